@@ -1,0 +1,1 @@
+"""Simulators, policies and accelerators behind small protocols."""

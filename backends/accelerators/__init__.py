@@ -1,0 +1,1 @@
+"""How quotas on accelerators are enforced."""

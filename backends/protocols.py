@@ -1,0 +1,91 @@
+"""What a backend is: small protocols. Standard library and numpy only, for environment processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from ebrl.graph.items import ActionChunk, Array, Batch, Observation, Step
+
+
+@dataclass(frozen=True)
+class Space:
+    """Shape, type and range of one array. Discrete actions have shape () and an integer dtype."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    low: float | Array | None = None
+    high: float | Array | None = None
+
+
+@dataclass(frozen=True)
+class SimulatorSpec:
+    """What a simulator declares about itself; checked against its first reset and step."""
+
+    observation: Mapping[str, Space]
+    action: Space
+    control_hz: float | None = None
+    max_episode_steps: int | None = None
+    instruction: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """One environment. Lives in one process and one thread; needs no thread safety."""
+
+    spec: SimulatorSpec
+
+    def reset(self, seed: int) -> Observation:
+        """Start an episode that depends on `seed` alone, not on earlier episodes."""
+        ...
+
+    def step(self, action: Array) -> Step:
+        """Execute one action. After a terminated or truncated step the engine calls `reset`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What generation and evaluation need of a policy. Stages that train ask for more (see `stages/`)."""
+
+    chunk: int
+    """K, the actions planned by one call."""
+
+    def act(self, observations: Batch[Observation], *, deterministic: bool = False) -> Batch[ActionChunk]:
+        """Plan a chunk for every observation; columns `actions` [B, K, *shape] and `log_probs` [B, K, A]."""
+        ...
+
+    def weights(self) -> dict[str, Array]:
+        """All state that acting needs, normalisation included, as host arrays."""
+        ...
+
+    def load(self, arrays: Mapping[str, Array]) -> None: ...
+
+
+@runtime_checkable
+class ActorCritic(Policy, Protocol):
+    """What PPO needs of a policy beside acting. Tensors are torch's; N is a number of chunks."""
+
+    observation_keys: tuple[str, ...]
+    """The observations that it reads."""
+
+    def evaluate(self, observations: Mapping[str, Any], actions: Any) -> tuple[Any, Any, Any]:
+        """log_probs [N, K, A], entropy [N, K, A] and values [N], with gradients; at the weights that
+        generated `actions` the log_probs are those of `act`."""
+        ...
+
+    def values(self, observations: Mapping[str, Any]) -> Any:
+        """Values [N], with gradients."""
+        ...
+
+    def parameters(self) -> list[Any]:
+        """Torch parameters, always the same objects in the same order."""
+        ...
+
+    def update_normalization(self, observations: Mapping[str, Any]) -> None:
+        """Take observations [N, ...] into the running statistics; at no other time may these change."""
+        ...

@@ -1,0 +1,237 @@
+"""The command line. Commands stay short; what they need is imported when they run.
+
+Exit codes: 0 done, 1 the run failed, 2 the request was wrong and nothing ran, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ebrl.errors import EbrlError, Interrupted, UsageError, did_you_mean
+from ebrl.graph.plan import SCHEDULES
+
+if TYPE_CHECKING:
+    from ebrl.graph.model import Graph
+
+app = typer.Typer(
+    name="ebrl",
+    help="Asynchronous embodied reinforcement learning: run, check and plan workflow files.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Target = Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="Workflow file, and which workflow in it.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the workflow. Can be repeated."),
+]
+Schedule = Annotated[str | None, typer.Option(metavar="|".join(SCHEDULES), help="Barriers: ebrl has none, sync all.")]
+
+
+def reported(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn what a command raises into a message on stderr and an exit code."""
+
+    @wraps(command)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except Interrupted as error:
+            print(error.message, file=sys.stderr)
+            raise typer.Exit(error.exit_code) from None
+        except EbrlError as error:
+            print(error.render(), file=sys.stderr)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(Interrupted.exit_code) from None
+        except (typer.Exit, BrokenPipeError):
+            raise
+        except Exception:
+            traceback.print_exc()
+            print(f"This is a bug in ebrl {_version()}: please report it with the lines above.", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+    return guarded
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ebrl {_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+@app.command()
+@reported
+def run(
+    target: Annotated[
+        str | None, typer.Argument(metavar="FILE[:NAME]", help="Workflow file, and which workflow in it.")
+    ] = None,
+    settings: Settings = None,
+    schedule: Schedule = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Use this Dask scheduler instead of a local one.")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to keep the run; otherwise runs/<workflow>-<time>.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="All randomness comes from it; otherwise 0.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Continue this run from its newest checkpoint.")
+    ] = None,
+) -> None:
+    """Run a workflow, or continue a run."""
+    _check_schedule(schedule)
+    if scheduler is not None:
+        _check_address(scheduler)
+    if resume is not None:
+        _refuse_with_resume(run_dir=run_dir, seed=seed)
+        from ebrl.observe.run_directory import RunConfig
+
+        config = RunConfig.read(resume)
+        target = target or _stored_target(config.file, config.workflow)
+        graph = _graph(target, settings, stored=config.parameters)
+        schedule, seed = schedule or config.schedule, config.seed
+    elif target is None:
+        raise UsageError("no workflow file is given", hint="ebrl run FILE[:NAME], or ebrl run --resume RUN")
+    else:
+        graph = _graph(target, settings)
+    _launch(
+        graph, run_dir=run_dir, schedule=schedule or SCHEDULES[0], scheduler=scheduler, seed=seed or 0, resume=resume
+    )
+
+
+@app.command()
+@reported
+def check(target: Target, settings: Settings = None) -> None:
+    """Report everything that is wrong with a workflow."""
+    graph = _graph(target, settings)
+    print(f"{graph.name}: no problem found in {len(graph.nodes)} stages and {len(graph.edges)} edges")
+
+
+@app.command()
+@reported
+def plan(target: Target, settings: Settings = None, schedule: Schedule = None) -> None:
+    """Show stages, quotas, batch sizes and loops as they would run on this machine."""
+    _check_schedule(schedule)
+    from rich.console import Console
+
+    from ebrl.observe.plan_table import plan_table
+    from ebrl.planner.allocate import first_plan
+    from ebrl.resources.pool import ResourcePool
+
+    chosen = first_plan(_graph(target, settings), ResourcePool.discover(), schedule or SCHEDULES[0])
+    Console().print(plan_table(chosen))
+
+
+@app.command()
+@reported
+def graph(
+    target: Target,
+    settings: Settings = None,
+    format: Annotated[str, typer.Option(metavar="text|mermaid|dot", help="How to write it.")] = "text",
+) -> None:
+    """Draw a workflow. Needs no Graphviz."""
+    from ebrl.graph.draw import FORMATS
+
+    if format not in FORMATS:
+        raise UsageError(f"there is no graph format {format!r}", hint=did_you_mean(format, FORMATS))
+    print(FORMATS[format](_graph(target, settings)))
+
+
+@app.command()
+@reported
+def worker(
+    address: Annotated[str, typer.Argument(metavar="tcp://HOST:PORT", help="Address of the Dask scheduler.")],
+) -> None:
+    """Let this machine take part in a cluster, until Ctrl-C."""
+    _check_address(address)
+    from ebrl.runtime.cluster import join
+
+    join(address)
+
+
+def main() -> None:
+    """Entry point of the program `ebrl`."""
+    app()
+
+
+def _graph(target: str, settings: list[str] | None, stored: Mapping[str, Any] | None = None) -> Graph:
+    """The checked graph of a workflow file; `settings` override the `stored` parameters of an earlier run."""
+    from ebrl.graph.load import load_workflow
+
+    workflow = load_workflow(target)
+    if stored is None:
+        return workflow.with_settings(settings or [])
+
+    from ebrl.graph.parameters import settings_from_text
+    from ebrl.observe.run_directory import restored_parameters
+
+    changed = settings_from_text(workflow.function, settings or [])
+    return workflow(**{**restored_parameters(workflow.function, stored), **changed})
+
+
+def _launch(graph: Graph, **options: Any) -> None:
+    from rich.console import Console
+
+    import ebrl
+    from ebrl.observe.progress import progress
+
+    display = progress(Console())
+    try:
+        with ebrl.launch(graph, observers=[display], **options) as running:
+            for _ in running:
+                pass
+    finally:
+        display.close()
+
+
+def _check_schedule(schedule: str | None) -> None:
+    if schedule is not None and schedule not in SCHEDULES:
+        raise UsageError(f"there is no schedule {schedule!r}", hint=did_you_mean(schedule, SCHEDULES))
+
+
+def _check_address(address: str) -> None:
+    protocol, _, place = address.partition("://")
+    if not (protocol and place.rpartition(":")[2].isdigit()):
+        raise UsageError(f"{address!r} is no address of a Dask scheduler", hint="write tcp://HOST:PORT")
+
+
+def _refuse_with_resume(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} cannot be combined with --resume",
+                hint="a resumed run keeps its directory and its seed",
+            )
+
+
+def _stored_target(file: str, workflow: str) -> str:
+    if not file:
+        raise UsageError("that run was not started from a workflow file", hint="name one: ebrl run FILE --resume RUN")
+    if not Path(file).is_file():
+        raise UsageError(
+            f"the workflow file of that run is gone: {file}", hint="name its new place: ebrl run FILE --resume RUN"
+        )
+    return f"{file}:{workflow}"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("ebrl")

@@ -1,0 +1,1 @@
+"""What a run shows and keeps: events, metrics, progress, run directory."""

@@ -1,0 +1,45 @@
+"""Event: what a run tells its observers. The recorder, the progress display and tests all read the same events.
+
+| kind | data |
+|---|---|
+| ``started`` | plan (Plan), dashboard_link, run_dir, workers {name: resources} |
+| ``iteration`` | one flat dict of numbers, the `stats` of `ebrl.runtime.driver.Iteration` |
+| ``report`` | stage, iteration, metrics: what an item stage such as an evaluation reported |
+| ``environment_lost`` | stage, environment, episode, step, message |
+| ``worker_replaced`` | worker, cause |
+| ``checkpoint`` | path, iteration |
+| ``waiting`` | tasks: what the run has waited for without any news |
+| ``stopping`` | reason |
+| ``finished`` | the summary of the run |
+
+Observers ignore kinds that they do not know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import attrs
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Event:
+    """One thing that happened in a run."""
+
+    kind: str
+    time_s: float
+    """Unix time in seconds."""
+    data: Mapping[str, Any] = attrs.field(factory=dict)
+
+    @staticmethod
+    def now(kind: str, **data: Any) -> Event:
+        """An event that happens at this moment."""
+        return Event(kind=kind, time_s=time.time(), data=data)
+
+
+class Observer(Protocol):
+    """Called with every event, in order, on the thread that drives the run; must return quickly."""
+
+    def __call__(self, event: Event) -> None: ...

@@ -1,0 +1,64 @@
+"""RunRecorder: writes the run directory from the events of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ebrl.observe.events import Event
+from ebrl.observe.records import LineFile, write_json
+from ebrl.observe.run_directory import RunDirectory
+
+
+class RunRecorder:
+    """An observer that keeps a run on disk. Every line is complete and flushed before the call returns.
+
+    The event ``finished`` writes ``summary.json`` after all other files are closed. Close a recorder
+    whose run ended without that event: then the run has no summary, and can be resumed.
+    """
+
+    def __init__(self, directory: RunDirectory, *, first_iteration: int = 0) -> None:
+        """`first_iteration`: where a resumed run goes on; TensorBoard hides what it had from there."""
+        # Imports torch where it is installed, which takes seconds: not at the top of a module.
+        from tensorboardX import SummaryWriter
+
+        self.directory = directory
+        self._events = LineFile(directory.path / "events.jsonl")
+        self._metrics = LineFile(directory.metrics_file)
+        self._scalars = SummaryWriter(
+            str(directory.path / "tensorboard"), purge_step=first_iteration or None, flush_secs=10
+        )
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        if self._closed:
+            return
+        if event.kind == "iteration":
+            iteration = int(event.data["iteration"])
+            self._metrics.write({"iteration": iteration, "time_s": event.time_s, **event.data})
+            self._add_scalars(event.data, iteration, event.time_s)
+            return
+        if event.kind == "started":
+            write_json(self.directory.path / "plan.json", event.data["plan"])
+        if event.kind == "report":
+            named = {f"{event.data['stage']}/{name}": value for name, value in event.data["metrics"].items()}
+            self._add_scalars(named, int(event.data["iteration"]), event.time_s)
+        self._events.write({"kind": event.kind, "time_s": event.time_s, **event.data})
+        if event.kind == "finished":
+            self.close()
+            self.directory.write_summary(event.data)
+
+    def close(self) -> None:
+        """Close all files; further events are ignored. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self._events.close()
+            self._metrics.close()
+            self._scalars.close()
+
+    def _add_scalars(self, values: Mapping[str, Any], iteration: int, time_s: float) -> None:
+        for name, value in values.items():
+            if name != "iteration" and value is not None and not math.isnan(value):
+                tag = name if "/" in name else f"run/{name}"
+                self._scalars.add_scalar(tag, float(value), iteration, walltime=time_s)

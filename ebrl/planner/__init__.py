@@ -1,0 +1,1 @@
+"""How stages share resources. Pure: no Dask, no torch, no clock."""

@@ -1,0 +1,1 @@
+"""What may be used: discovery of cores, memory and devices, affinity."""

@@ -1,0 +1,1 @@
+"""The engine at work: Dask cluster, driver, stage engines, channels, environment processes."""

@@ -1,0 +1,66 @@
+"""Assignment: what a Dask worker must know to become one replica of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import cloudpickle
+
+from ebrl.backends.protocols import SimulatorSpec
+from ebrl.graph.model import Node, PolicyRef, SimulatorRef
+from ebrl.graph.plan import StagePlan
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Assignment:
+    """Travels with every task, so that a worker that was replaced can take over from any of them."""
+
+    run: str
+    """Identifies the run; channels are named after it."""
+    label: str = ""
+    """Prefix of worker names and task keys, where runs share a scheduler."""
+    stage: StagePlan
+    replica: int
+    packed_node: bytes
+    """The `Node`, pickled: user code is unpacked where its errors can be reported."""
+    ports: Mapping[str, str]
+    """Input port -> stage that feeds it."""
+    seed: int
+    chunk: int
+    max_staleness: int
+    step_barrier: bool
+    path: Sequence[str] = ()
+    """Folders to import user modules from."""
+    log_folder: str | None = None
+    sources: Sequence[str] = ()
+    """Of a generation stage: workers whose observations it serves."""
+    spec: SimulatorSpec | None = None
+    """What the simulators of the workflow declare, once known."""
+    restored: Mapping[str, Any] | None = None
+    """State from a checkpoint."""
+
+    @property
+    def worker(self) -> str:
+        """The replica's name: ``<stage>-<replica>``."""
+        return f"{self.stage.name}-{self.replica}"
+
+    @property
+    def tag(self) -> str:
+        """Name of its Dask worker, and the resource that binds its tasks to that worker."""
+        return self.label + self.worker
+
+    @property
+    def in_order(self) -> bool:
+        """Whether results must not depend on timing."""
+        return self.max_staleness == 0
+
+    def node(self) -> Node:
+        node: Node = cloudpickle.loads(self.packed_node)
+        return node
+
+
+def only(node: Node, kind: type[SimulatorRef] | type[PolicyRef]) -> tuple[str, Any] | None:
+    """(parameter, reference) of the node's simulator or policy argument."""
+    return next(((name, value) for name, value in node.values.items() if isinstance(value, kind)), None)

@@ -1,0 +1,143 @@
+"""The channel between a simulation worker and a generation worker on one node.
+
+Observations and actions stay in the slots; only row numbers travel, over a Unix socket. The simulation
+side listens under a name that both sides derive from the run, and hands every generation worker that
+connects the layout and the file descriptor of its slots. A worker that comes back after a crash
+connects again and is sent what is still open.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from ebrl.runtime.slots import Slots
+
+_HEADER = struct.Struct("<?I")  # hungry, number of rows
+_PEER = struct.Struct("3i")  # pid, uid, gid of the other end
+
+
+def address(run: str, worker: str) -> str:
+    """Where the channel of simulation worker `worker` is found: an abstract name on Linux, else a path."""
+    name = f"ebrl-{run}-{worker}"
+    return f"\0{name}" if sys.platform == "linux" else os.path.join(tempfile.gettempdir(), name)
+
+
+@attrs.define(frozen=True)
+class Message:
+    """Row numbers, and whether the simulation has nothing left to run meanwhile."""
+
+    rows: tuple[int, ...]
+    hungry: bool = False
+
+
+class Connection:
+    """Messages over a connected socket; neither end ever waits for the other to read."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._buffer = bytearray()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, rows: Sequence[int], *, hungry: bool = False) -> None:
+        """Raises OSError when the other end is gone. At most one message per row is ever unread, so the
+        socket's buffer bounds the channel by the number of rows."""
+        self._socket.sendall(_HEADER.pack(hungry, len(rows)) + array.array("I", rows).tobytes())
+
+    def receive(self) -> Iterator[Message]:
+        """All complete messages that have arrived; raises ConnectionError at the end of the stream."""
+        with contextlib.suppress(BlockingIOError):
+            if not (part := self._socket.recv(1 << 16, socket.MSG_DONTWAIT)):
+                raise ConnectionResetError("the other end of the channel is gone")
+            self._buffer += part
+        while len(self._buffer) >= _HEADER.size:
+            hungry, count = _HEADER.unpack_from(self._buffer)
+            end = _HEADER.size + 4 * count
+            if len(self._buffer) < end:
+                break
+            rows = array.array("I", bytes(self._buffer[_HEADER.size : end]))
+            del self._buffer[:end]
+            yield Message(tuple(rows), hungry)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Listener:
+    """The simulation side: gives each generation worker that connects the slots."""
+
+    def __init__(self, where: str, slots: Slots, extra: dict[str, Any]) -> None:
+        self._where = where
+        self._slots = slots
+        self._extra = extra
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        if not where.startswith("\0"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(where)
+        self._socket.bind(where)
+        self._socket.listen(8)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def accept(self) -> Connection | None:
+        """A new generation worker, or None when a stranger knocked."""
+        connected, _ = self._socket.accept()
+        if _uid(connected) not in (None, os.getuid()):
+            connected.close()
+            return None
+        greeting = json.dumps({"layout": self._slots.layout, **self._extra}).encode()
+        socket.send_fds(connected, [struct.pack("<I", len(greeting))], [self._slots.descriptor])
+        connected.sendall(greeting)
+        return Connection(connected)
+
+    def close(self) -> None:
+        self._socket.close()
+        if not self._where.startswith("\0"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._where)
+
+
+def connect(where: str) -> tuple[Connection, Slots, dict[str, Any]]:
+    """The generation side; raises OSError while nobody listens."""
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connected.connect(where)
+        size, descriptors, _, _ = socket.recv_fds(connected, 4, 1)
+        if len(size) < 4 or not descriptors:
+            raise ConnectionResetError("the simulation worker closed the channel")
+        greeting = json.loads(_exactly(connected, struct.unpack("<I", size)[0]))
+    except BaseException:
+        connected.close()
+        raise
+    slots = Slots(descriptors[0], greeting.pop("layout"))
+    os.close(descriptors[0])  # the mapping keeps the memory
+    return Connection(connected), slots, greeting
+
+
+def _exactly(connected: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        if not (part := connected.recv(size - len(data))):
+            raise ConnectionResetError("the simulation worker closed the channel")
+        data += part
+    return data
+
+
+def _uid(connected: socket.socket) -> int | None:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    uid: int = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+    return uid

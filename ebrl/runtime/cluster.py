@@ -1,0 +1,234 @@
+"""The Dask cluster of a run: one worker process per stage replica, each with its own annotations.
+
+Locally the scheduler lives in the driver's process and stage workers are Nannies beside it. With an
+address, the scheduler is somebody else's and the Nannies live in the node agents that `join` starts, one
+per machine. Nothing listens beyond loopback unless an address asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Mapping
+
+import attrs
+import dask
+from distributed import Client, LocalCluster, Nanny, Worker, get_worker
+
+from ebrl.errors import UsageError
+from ebrl.resources.pool import ResourcePool
+from ebrl.runtime import tasks
+
+NODE = "ebrl-node"
+"""Resource of a node agent: a worker that launches stage workers on its machine and runs no stage."""
+
+_QUIET = {
+    # An idle cluster of three workers costs 16 % of a core with the default settings, 4 % with these.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "2s",
+    "distributed.worker.memory.monitor-interval": "2s",
+    # A resource that no worker has must not wait for ever.
+    "distributed.scheduler.no-workers-timeout": "180s",
+    "distributed.scheduler.allowed-failures": 5,
+    "distributed.comm.timeouts.connect": "30s",
+}
+
+
+@attrs.define(frozen=True, kw_only=True)
+class WorkerSpec:
+    """A Dask worker for one stage replica."""
+
+    name: str
+    resources: Mapping[str, float]
+    threads: int
+    """Tasks that may run at once: credits that wait beside the one that is served."""
+    environment: Mapping[str, str] = attrs.field(factory=dict)
+    memory_mib: int | None = None
+
+
+class Cluster:
+    """Context manager. `client` is connected between `__enter__` and `__exit__`."""
+
+    def __init__(self, scheduler: str | None = None) -> None:
+        self._scheduler = scheduler
+        self._nannies: dict[str, Nanny] = {}
+        self._remote: dict[str, str] = {}
+        self._stack = contextlib.ExitStack()
+        self.client: Client
+        self.folder = ""
+
+    def __enter__(self) -> Cluster:
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def dashboard_link(self) -> str:
+        link: str = self.client.dashboard_link
+        return link
+
+    def pools(self) -> dict[str, ResourcePool]:
+        """What every node offers; the key of the driver's own machine is empty."""
+        if self._scheduler is None:
+            return {"": ResourcePool.discover()}
+        agents = self._agents()
+        return {
+            address: self.client.submit(
+                ResourcePool.discover, workers=[address], resources={NODE: 1}, pure=False, key=f"discover-{name}"
+            ).result()
+            for name, address in agents.items()
+        }
+
+    def launch(self, specs: Mapping[str, list[WorkerSpec]]) -> None:
+        """Start the workers of every node and wait until they are connected."""
+        scheduler = self.client.scheduler.address
+        for node, wanted in specs.items():
+            if node == "":
+                self._nannies |= self.client.sync(_launch, scheduler, wanted, self.folder)
+                continue
+            self.client.submit(
+                _launch_here, scheduler, wanted, workers=[node], resources={NODE: 1}, pure=False
+            ).result()
+            self._remote |= dict.fromkeys((spec.name for spec in wanted), node)
+
+    def addresses(self) -> dict[str, str]:
+        """Worker name -> address, of all workers that are connected."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {info["name"]: address for address, info in workers.items()}
+
+    def close(self) -> None:
+        """End all workers of the run, in order where they answer and by force where they do not."""
+        if hasattr(self, "client") and self.client.status == "running":
+            with contextlib.suppress(Exception):
+                self.client.run(tasks.close, workers=self._own_workers(), on_error="ignore")
+            with contextlib.suppress(Exception):
+                self.client.sync(_close, list(self._nannies.values()))
+            for node in set(self._remote.values()):
+                names = [name for name, where in self._remote.items() if where == node]
+                with contextlib.suppress(Exception):
+                    self.client.submit(_close_here, names, workers=[node], resources={NODE: 1}, pure=False).result(5)
+        self._nannies, self._remote = {}, {}
+        self._stack.close()
+
+    def _own_workers(self) -> list[str]:
+        names = {*self._nannies, *self._remote}
+        return [address for name, address in self.addresses().items() if name in names]
+
+    def kill(self) -> None:
+        """End everything now, without asking."""
+        for nanny in self._nannies.values():
+            if nanny.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(nanny.pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _open(self) -> None:
+        self._stack.enter_context(dask.config.set(_QUIET))
+        self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ebrl-", ignore_cleanup_errors=True))
+        for name in ("distributed", "tornado"):
+            logger = logging.getLogger(name)
+            before = logger.level
+            logger.setLevel(logging.CRITICAL)
+            self._stack.callback(logger.setLevel, before)
+        if self._scheduler is not None:
+            self._connect(self._scheduler)
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a busy dashboard port is not worth a warning: the real link is shown
+            cluster = LocalCluster(
+                n_workers=0,
+                host="127.0.0.1",
+                scheduler_port=0,
+                dashboard_address="127.0.0.1:8787",
+                silence_logs=logging.CRITICAL,
+            )
+        self._stack.callback(cluster.close, timeout=5)
+        self.client = Client(cluster, set_as_default=False)
+        self._stack.callback(self.client.close, timeout=5)
+
+    def _connect(self, address: str) -> None:
+        try:
+            self.client = Client(address, timeout="10s", set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"no Dask scheduler answers at {address}: {error}",
+                hint="start one with: dask scheduler --host ADDRESS",
+            ) from None
+        self._stack.callback(self.client.close, timeout=5)
+
+    def _agents(self) -> dict[str, str]:
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        agents = {info["name"]: address for address, info in workers.items() if NODE in info["resources"]}
+        if not agents:
+            raise UsageError(
+                f"the cluster at {self._scheduler} has {len(workers)} worker(s), none of which is an EBRL node",
+                hint=f"on every machine run: ebrl worker {self._scheduler}",
+            )
+        return agents
+
+
+def join(address: str) -> None:
+    """Offer this machine to the cluster at `address`, until the scheduler ends or Ctrl-C."""
+    pool = ResourcePool.discover()
+
+    async def serve() -> None:
+        resources = {"CPU": float(len(pool.cores)), "GPU": float(len(pool.gpus)), NODE: 1_000.0}
+        loop = asyncio.get_running_loop()
+        async with Worker(
+            address, nthreads=4, name=f"node-{os.uname().nodename}-{os.getpid()}", resources=resources
+        ) as worker:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, lambda: asyncio.ensure_future(worker.close(reason="asked to leave")))
+            print(f"joined {address} as {worker.name} with {len(pool.cores)} cores and {len(pool.gpus)} GPUs")
+            await worker.finished()
+
+    with dask.config.set(_QUIET):
+        asyncio.run(serve())
+
+
+async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str) -> dict[str, Nanny]:
+    nannies = [
+        Nanny(
+            scheduler,
+            name=spec.name,
+            nthreads=spec.threads,
+            resources=dict(spec.resources),
+            env=dict(spec.environment),
+            memory_limit=f"{spec.memory_mib}MiB" if spec.memory_mib else 0,
+            local_directory=folder,
+            silence_logs=logging.CRITICAL,
+            dashboard=False,
+            host=None if not scheduler.startswith("tcp://127.") else "127.0.0.1",
+        )
+        for spec in specs
+    ]
+    await asyncio.gather(*nannies)
+    return {str(nanny.name): nanny for nanny in nannies}
+
+
+async def _close(nannies: list[Nanny]) -> None:
+    await asyncio.gather(*(nanny.close(timeout=2, reason="the run has ended") for nanny in nannies))
+
+
+_hosted: dict[str, Nanny] = {}  # of a node agent
+
+
+async def _launch_here(scheduler: str, specs: list[WorkerSpec]) -> None:
+    _hosted.update(await _launch(scheduler, specs, get_worker().local_directory))
+
+
+async def _close_here(names: list[str]) -> None:
+    await _close([_hosted.pop(name) for name in names if name in _hosted])

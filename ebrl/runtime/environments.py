@@ -1,0 +1,92 @@
+"""Environments for a stage that plays episodes itself, such as evaluation."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ebrl.backends.protocols import Policy
+from ebrl.graph.items import Batch, Episode, Observation
+from ebrl.graph.model import Node
+from ebrl.runtime.assignment import Assignment
+from ebrl.runtime.rollout import Rollout, RolloutSettings
+from ebrl.runtime.simulation import environment_order
+
+
+class Environments:
+    """A few environment processes of one simulator. They start with the first `run` and stay."""
+
+    def __init__(self, settings: RolloutSettings) -> None:
+        self._settings = settings
+        self._rollout: Rollout | None = None
+        self._finished: deque[Episode] = deque()
+        self._actor = _LocalActor()
+
+    @staticmethod
+    def of(assignment: Assignment, node: Node) -> Environments:
+        from ebrl.stages.simulate import simulate
+
+        order = environment_order(node, assignment, program=simulate.function)
+        return Environments(
+            RolloutSettings(
+                order=order,
+                num_envs=int(node.options["num_envs"]),
+                num_steps=None,
+                chunk=assignment.chunk,
+                cores=assignment.stage.quota.cores,
+                seed=assignment.seed,
+                purpose=node.name,
+                in_order=True,
+            )
+        )
+
+    def __len__(self) -> int:
+        return self._settings.num_envs
+
+    def run(self, policy: Policy, episodes: int, *, deterministic: bool = True) -> Iterator[Episode]:
+        """Play `episodes` whole episodes with `policy` and yield each as it ends.
+
+        Every call plays the same episodes: episode i belongs to environment i modulo their number, and
+        its start depends on the run's seed, the environment and how often it played before in this call.
+        """
+        rollout = self._rollout
+        if rollout is None:
+            rollout = self._rollout = Rollout(
+                self._settings,
+                make_actor=lambda rollout: self._actor,
+                on_batch=lambda batch, trajectories: None,
+                on_episode=self._finished.append,
+            )
+        self._actor.play(rollout, policy, deterministic)
+        rollout.restart()
+        self._finished.clear()
+        rollout.admit(0, episodes, 0)
+        for _ in range(episodes):
+            while not self._finished:
+                rollout.poll(0.5)
+            yield self._finished.popleft()
+
+    def close(self) -> None:
+        if self._rollout is not None:
+            self._rollout.close()
+            self._rollout = None
+
+
+class _LocalActor:
+    """Acts at once, in the process that runs the rollout."""
+
+    def play(self, rollout: Rollout, policy: Policy, deterministic: bool) -> None:
+        self._rollout, self._policy, self._deterministic = rollout, policy, deterministic
+
+    def request(self, rows: Sequence[int], *, hungry: bool) -> None:
+        slots = self._rollout.slots
+        assert slots is not None
+        if not rows:
+            return
+        index = np.array(rows, np.intp)
+        observations = Batch.stacked(Observation, seeds=slots["seed"][index], **slots.columns(index))
+        chunks = self._policy.act(observations, deterministic=self._deterministic)
+        slots["actions"][index] = chunks.column("actions")
+        self._rollout.actions_arrived(rows)

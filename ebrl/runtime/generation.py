@@ -1,0 +1,153 @@
+"""The resident generation engine: serves observation channels with the newest weights."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from ebrl.graph.items import Batch, Observation, Weights
+from ebrl.runtime.assignment import Assignment
+from ebrl.runtime.channel import Connection, address, connect
+from ebrl.runtime.hosting import Host
+from ebrl.runtime.loop import Loop
+from ebrl.runtime.slots import Slots
+from ebrl.schedule.batcher import Batcher
+
+_RECONNECT_S = 0.05
+
+
+class GenerationEngine:
+    """Serves until closed. Weights are exchanged between two batches, never within one."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._host = Host(assignment)
+        self._loop = Loop()
+        self._batcher: Batcher[tuple[int, int]] = Batcher(batch_size=assignment.stage.batch_size)
+        self._sources: dict[int, tuple[Connection, Slots]] = {}
+        self._version = -1
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._superseded = threading.Event()
+        self._counts: defaultdict[str, float] = defaultdict(float)
+        self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
+        self._thread.start()
+
+    def serve(self, weights: Weights) -> None:
+        """Load `weights`, then serve with them; returns when newer ones arrive."""
+        weights.verify()
+        loaded = threading.Event()
+        self._superseded.set()
+        self._superseded = mine = threading.Event()
+        self._loop.call(lambda: self._load(weights, loaded))
+        while not loaded.wait(0.2):
+            self._check()
+        while not mine.wait(0.2):
+            self._check()
+
+    def telemetry(self) -> dict[str, Any]:
+        """What happened since the last call."""
+        counts, self._counts = self._counts, defaultdict(float)
+        now = time.monotonic()
+        wall_s = now - counts.pop("since_s", now)
+        self._counts["since_s"] = now
+        return {
+            "batches": int(counts["batches"]),
+            "batch_size": counts["requests"] / max(counts["batches"], 1.0),
+            "compute_s": counts["compute_s"],
+            "idle": 1.0 - counts["compute_s"] / wall_s if wall_s > 0 else 1.0,
+            "cpu_s": time.process_time(),
+        }
+
+    def close(self) -> None:
+        self._closing = True
+        self._superseded.set()
+        self._loop.call(lambda: None)
+        self._thread.join(5.0)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                missing = len(self._sources) < len(self._assignment.sources)
+                self._loop.poll(_RECONNECT_S if missing else None)
+                if missing:
+                    self._connect()
+                while batch := self._batcher.take() if self._version >= 0 else []:
+                    self._generate(batch)
+                    self._loop.poll(0.0)
+        except BaseException as failure:
+            self._failure = failure
+
+    def _connect(self) -> None:
+        for number, worker in enumerate(self._assignment.sources):
+            if number in self._sources:
+                continue
+            with contextlib.suppress(OSError):
+                connection, slots, _ = connect(address(self._assignment.run, worker))
+                self._sources[number] = (connection, slots)
+                self._loop.watch(connection, lambda number=number: self._requested(number))
+
+    def _requested(self, number: int) -> None:
+        connection, slots = self._sources[number]
+        try:
+            for message in connection.receive():
+                rows = message.rows
+                self._batcher.arrived(
+                    [(number, row) for row in rows],
+                    min_versions=[int(slots["min_version"][row]) for row in rows],
+                    version=self._version,
+                    hungry=message.hungry,
+                )
+        except OSError:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """A simulation worker is gone; its successor will listen under the same name."""
+        connection, slots = self._sources.pop(number)
+        self._batcher.forget((number, row) for row in range(slots.rows))
+        self._loop.forget(connection)
+        connection.close()
+
+    def _load(self, weights: Weights, loaded: threading.Event) -> None:
+        try:
+            self._host.load(weights)
+            self._version = weights.version
+            self._batcher.published(weights.version)
+            loaded.set()
+        except BaseException as failure:
+            self._failure = failure
+
+    def _generate(self, batch: list[tuple[int, int]]) -> None:
+        began_s = time.perf_counter()
+        for number in {number for number, _ in batch}:
+            connection, slots = self._sources[number]
+            rows = np.array([row for source, row in batch if source == number], np.intp)
+            self._act(slots, rows)
+            try:
+                connection.send(rows.tolist())
+            except OSError:
+                self._forget(number)
+        self._counts["compute_s"] += time.perf_counter() - began_s
+        self._counts["batches"] += 1
+        self._counts["requests"] += len(batch)
+
+    def _act(self, slots: Slots, rows: Any) -> None:
+        # Matrix products round differently for different batch shapes. Where results must not depend on
+        # timing, every environment keeps its own row of one full batch.
+        everyone = self._assignment.in_order
+        shown: Any = slice(None) if everyone else rows
+        chosen: Any = rows if everyone else slice(None)
+        observations = Batch.stacked(Observation, seeds=slots["seed"][shown], **slots.columns(shown))
+        chunks = self._host.call(observations=observations)
+        slots["actions"][rows] = chunks.column("actions")[chosen]
+        slots["log_probs"][rows] = chunks.column("log_probs")[chosen]
+        slots["version"][rows] = self._version

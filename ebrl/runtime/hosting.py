@@ -1,0 +1,104 @@
+"""Host: a stage's function with everything the engine fills in, in the process where it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from ebrl.backends.registry import load_policy
+from ebrl.errors import StageError, UsageError
+from ebrl.graph.items import Weights
+from ebrl.graph.model import Node, PolicyRef, SimulatorRef
+from ebrl.graph.ports import injected
+from ebrl.graph.source import user_traceback
+from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.environment import THREAD_POOLS
+from ebrl.runtime.reporting import Report, State, collect
+
+
+class Host:
+    """Calls one node's function: `call` takes what arrives on the ports, the rest is filled in here."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        sys.path[:0] = [path for path in assignment.path if path not in sys.path]
+        self.assignment = assignment
+        self.node: Node = assignment.node()
+        self.policy: Any = None
+        self.state = State()
+        self.environments: Any = None
+        self.weights: Weights | None = None
+        self._filled: dict[str, Any] = {
+            name: value for name, value in self.node.values.items() if not isinstance(value, (PolicyRef, SimulatorRef))
+        }
+        self._fill()
+        use_threads(assignment.stage.quota.threads)
+        restored = assignment.restored or {}
+        if self.node.name in restored.get("states", {}):
+            self.state.restore(restored["states"][self.node.name])
+        self._weights_port = next((port.name for port in self.node.stage.inputs if port.item is Weights), None)
+
+    def load(self, weights: Weights) -> None:
+        """From now on `policy` acts with `weights`."""
+        self.weights = weights
+        if self.policy is not None:
+            self.policy.load(weights.arrays)
+
+    def call(self, **ports: Any) -> Any:
+        """The function's result; what it raises becomes a StageError with its traceback."""
+        arguments = self._filled | self._named(ports)
+        if self._weights_port is not None and self.weights is not None:
+            arguments[self._weights_port] = self.weights
+        try:
+            return self.node.stage.function(**arguments)
+        except UsageError:
+            raise
+        except BaseException as error:  # sys.exit() in a stage is an error of that stage
+            raise failure(self.node, error) from error
+
+    def reported(self, **ports: Any) -> tuple[Any, Report]:
+        """`call`, with what the function reported."""
+        with collect() as report:
+            result = self.call(**ports)
+        return result, report
+
+    def close(self) -> None:
+        if self.environments is not None:
+            self.environments.close()
+
+    def _named(self, ports: dict[str, Any]) -> dict[str, Any]:
+        """`observations` is the engine's word for the one port of that item, whatever the function calls it."""
+        if "observations" in ports:
+            name = next(port.name for port in self.node.stage.inputs if port.item is not Weights)
+            ports[name] = ports.pop("observations")
+        return ports
+
+    def _fill(self) -> None:
+        """Policy, environments and state, by annotation."""
+        if (found := only(self.node, PolicyRef)) is not None:
+            assert self.assignment.spec is not None
+            options = {"seed": self.assignment.seed, **found[1].options}
+            self.policy = self._filled[found[0]] = load_policy(found[1].backend)(self.assignment.spec, **options)
+        for name, annotation in self.node.stage.settings.items():
+            role = injected(annotation)
+            if role == "state":
+                self._filled[name] = self.state
+            elif role == "environments":
+                from ebrl.runtime.environments import Environments
+
+                self.environments = self._filled[name] = Environments.of(self.assignment, self.node)
+
+
+def failure(node: Node, error: BaseException) -> StageError:
+    """A user's exception as the error of its stage."""
+    kind = type(error).__name__
+    return StageError(
+        f"{kind}: {error}" if str(error) else kind, where=node.name, place=node.place, detail=user_traceback(error)
+    )
+
+
+def use_threads(count: int) -> None:
+    """Size the thread pools of this process, also those of libraries that are already loaded."""
+    os.environ.update(dict.fromkeys(THREAD_POOLS, str(count)))
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(count)

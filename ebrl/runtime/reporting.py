@@ -1,0 +1,78 @@
+"""What a stage may tell the run from inside its function: metrics, a wish to stop, state that is checkpointed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+@attrs.define
+class Report:
+    """What one stage call reported."""
+
+    metrics: dict[str, float] = attrs.field(factory=dict)
+    stop: str | None = None
+
+
+_current: ContextVar[Report | None] = ContextVar("ebrl_report", default=None)
+
+
+def report(**metrics: float) -> None:
+    """Record metrics of this stage call; they appear as ``<stage>/<name>``. Outside a run: no effect."""
+    if (current := _current.get()) is not None:
+        current.metrics.update({name: float(value) for name, value in metrics.items()})
+
+
+def stop(reason: str) -> None:
+    """Ask the run to end in order after this iteration. Outside a run: no effect."""
+    if (current := _current.get()) is not None:
+        current.stop = reason
+
+
+@contextmanager
+def collect() -> Any:
+    """Collect what is reported within the block."""
+    token = _current.set(found := Report())
+    try:
+        yield found
+    finally:
+        _current.reset(token)
+
+
+class State(dict[str, Any]):
+    """What a stage keeps from one call to the next and finds again after a resume.
+
+    Plain values are stored under their name. Objects with ``state_dict`` and ``load_state_dict``, such
+    as optimisers, are made by `keep` and restored into the newly made object.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._restored: dict[str, Any] = {}
+
+    def keep(self, name: str, make: Callable[[], T]) -> T:
+        """The object under `name`; `make` builds it the first time in this process."""
+        if name not in self:
+            self[name] = made = make()
+            if name in self._restored:
+                made.load_state_dict(self._restored.pop(name))  # type: ignore[attr-defined]
+        kept: T = self[name]
+        return kept
+
+    def save(self) -> dict[str, tuple[bool, Any]]:
+        """name -> (made by `keep`, state_dict or value)."""
+        return {
+            name: (True, value.state_dict()) if hasattr(value, "state_dict") else (False, value)
+            for name, value in self.items()
+        }
+
+    def restore(self, saved: dict[str, tuple[bool, Any]]) -> None:
+        self.clear()
+        self._restored = {name: value for name, (made, value) in saved.items() if made}
+        self.update({name: value for name, (made, value) in saved.items() if not made})

@@ -1,0 +1,268 @@
+"""Run: a workflow at work, as a context manager that iterates over its training iterations."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cloudpickle
+from safetensors.numpy import save_file
+
+from ebrl.errors import EbrlError, Interrupted
+from ebrl.graph.items import Weights
+from ebrl.graph.model import Graph, PolicyRef
+from ebrl.graph.plan import Plan
+from ebrl.observe.events import Event, Observer
+from ebrl.observe.recorder import RunRecorder
+from ebrl.observe.run_directory import RunConfig, RunDirectory
+from ebrl.planner.allocate import first_plan
+from ebrl.runtime import checkpoint
+from ebrl.runtime.assignment import Assignment
+from ebrl.runtime.cluster import Cluster, WorkerSpec
+from ebrl.runtime.driver import Driver, Iteration
+
+CHECKPOINT_EVERY = 10  # iterations
+
+
+def launch(
+    graph: Graph,
+    *,
+    run_dir: str | Path | None = None,
+    schedule: str = "ebrl",
+    scheduler: str | None = None,
+    seed: int = 0,
+    resume: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+) -> Run:
+    """Prepare a run of `graph`; it starts when the returned `Run` is entered.
+
+    run_dir: where everything about the run is kept; default ``runs/<workflow>-<time>``.
+    schedule: ``ebrl`` has no barriers, ``sync`` has all of them.
+    scheduler: address of a Dask scheduler whose nodes run ``ebrl worker``; None starts a cluster here.
+    seed: the source of all randomness.
+    resume: directory of an earlier run, which goes on from its newest checkpoint.
+    observers: called with every `Event`.
+    """
+    return Run(graph, run_dir, schedule, scheduler, seed, resume, observers)
+
+
+class Run:
+    """``with ebrl.launch(graph) as run: for iteration in run: ...``"""
+
+    def __init__(
+        self,
+        graph: Graph,
+        run_dir: str | Path | None,
+        schedule: str,
+        scheduler: str | None,
+        seed: int,
+        resume: str | Path | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.graph = graph
+        self.seed = seed
+        self.plan: Plan
+        self.dashboard_link = ""
+        self.summary: dict[str, Any] | None = None
+        self._options = (run_dir, schedule, scheduler, resume)
+        self._observers = list(observers)
+        self._stack = contextlib.ExitStack()
+        self._cluster: Cluster
+        self._driver: Driver
+        self._last_checkpoint: Path | None = None
+        self._began_s = time.monotonic()
+
+    @property
+    def run_dir(self) -> Path:
+        return self._directory.path
+
+    def __enter__(self) -> Run:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        try:
+            if self.summary is None:
+                self._end("interrupted" if error is None else _status(error), str(error or "left early"))
+        except KeyboardInterrupt:
+            self._cluster.kill()
+            raise
+        finally:
+            self._stack.close()
+
+    def __iter__(self) -> Iterator[Iteration]:
+        driver = self._driver
+        try:
+            for iteration in driver.iterations():
+                if driver.version % CHECKPOINT_EVERY == 0:
+                    self._checkpoint()
+                yield iteration
+            self._end("finished", driver.stopping or "all iterations are done")
+        except KeyboardInterrupt:
+            self._interrupted()
+        except EbrlError as error:
+            self._end("failed", error.message)
+            raise
+
+    # Start
+
+    def _start(self) -> None:
+        run_dir, schedule, scheduler, resume = self._options
+        saved = self._open_directory(run_dir, schedule, scheduler, resume)
+        run = secrets.token_hex(4)
+        self._cluster = Cluster(scheduler)
+        self._cluster.__enter__()
+        self._stack.push(self._cluster)
+        pools = self._cluster.pools()
+        node, pool = max(pools.items(), key=lambda entry: (len(entry[1].gpus), len(entry[1].cores)))
+        self.plan = first_plan(self.graph, pool, schedule)
+        label = "" if scheduler is None else f"{run}:"
+        assignments = self._assignments(run, label, saved)
+        workers = [_worker(self.plan, replica) for replicas in assignments.values() for replica in replicas]
+        self._cluster.launch({node: workers})
+        self.dashboard_link = self._cluster.dashboard_link
+        self._driver = Driver(
+            self.graph,
+            self.plan,
+            self._cluster.client,
+            assignments,
+            emit=self._emit,
+            counters=saved.counters if saved else None,
+        )
+        self._emit(
+            "started",
+            plan=self.plan,
+            dashboard_link=self.dashboard_link,
+            run_dir=str(self.run_dir),
+            workers={worker.name: dict(worker.resources) for worker in workers},
+        )
+
+    def _open_directory(
+        self, run_dir: str | Path | None, schedule: str, scheduler: str | None, resume: str | Path | None
+    ) -> checkpoint.Checkpoint | None:
+        if resume is None:
+            config = RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler)
+            self._directory = RunDirectory.create(config, run_dir)
+            saved = None
+        else:
+            saved = checkpoint.newest(Path(resume) / "checkpoints", self.graph.name)
+            self._directory = RunDirectory.reopen(resume, iteration=saved.iteration - 1)
+        recorder = RunRecorder(self._directory, first_iteration=saved.iteration if saved else 0)
+        self._stack.callback(recorder.close)
+        self._observers.insert(0, recorder)
+        return saved
+
+    def _assignments(self, run: str, label: str, saved: checkpoint.Checkpoint | None) -> dict[str, list[Assignment]]:
+        restored = None if saved is None else attrs.asdict(saved, recurse=False)
+        simulations = [node.name for node in self.graph.of_kind("simulation")]
+        chunk = next(
+            (int(value.options.get("chunk", 1)) for node in self.graph.nodes.values()
+             for value in node.values.values() if isinstance(value, PolicyRef)), 1,
+        )  # fmt: skip
+        return {
+            stage.name: [
+                Assignment(
+                    run=run,
+                    label=label,
+                    stage=stage,
+                    replica=replica,
+                    packed_node=cloudpickle.dumps(self.graph.nodes[stage.name]),
+                    ports={edge.input: edge.source for edge in self.graph.inputs(stage.name)},
+                    seed=self.seed,
+                    chunk=chunk,
+                    max_staleness=self.plan.max_staleness,
+                    step_barrier=self.plan.step_barrier,
+                    path=[self.graph.folder] if self.graph.folder else [],
+                    log_folder=str(self.run_dir / "logs"),
+                    sources=[worker for name in simulations for worker in self.plan.stage(name).workers()]
+                    if stage.kind == "generation" else [],
+                    restored=restored,
+                )
+                for replica in range(stage.replicas)
+            ]
+            for stage in self.plan.stages
+        }  # fmt: skip
+
+    # End
+
+    def _interrupted(self) -> None:
+        """Ctrl-C: keep what can be kept; a second Ctrl-C ends everything at once."""
+        try:
+            self._emit("stopping", reason="interrupted; saving a checkpoint (Ctrl-C again to leave at once)")
+            self._end("interrupted", "Ctrl-C")
+        except KeyboardInterrupt:
+            self._cluster.kill()
+        where = f"; ebrl run --resume {self.run_dir} continues" if self._last_checkpoint else ""
+        raise Interrupted(f"interrupted after {self._driver.version} iterations{where}") from None
+
+    def _end(self, status: str, reason: str) -> None:
+        """Write what remains to be written; the summary comes last."""
+        driver = self._driver
+        if status != "failed":
+            with contextlib.suppress(EbrlError):
+                self._checkpoint()
+        policy = self._save_policy(driver.goal_weights or driver.weights()) if status == "finished" else None
+        driver.cancel()
+        wall_s = time.monotonic() - self._began_s
+        evaluated = next((report for report in driver.last_report.values() if "success" in report), {})
+        self.summary = {
+            "status": status,
+            "reason": reason,
+            "success": evaluated.get("success", driver.episodes.success),
+            "success_episodes": evaluated.get("episodes"),
+            "episodes": driver.episodes.episodes,
+            "iterations": driver.version,
+            "env_steps": driver.env_steps,
+            "env_steps_per_s": driver.rate(),
+            "wall_s": wall_s,
+            "max_staleness_seen": driver.max_staleness_seen,
+            "checkpoint": str(self._last_checkpoint) if self._last_checkpoint else None,
+            "policy": str(policy) if policy else None,
+            "cpu_s": driver.cpu_s(),
+            "run_dir": str(self.run_dir),
+        }
+        self._emit("finished", **self.summary)
+
+    def _checkpoint(self) -> None:
+        saved = self._driver.checkpoint()
+        if self._last_checkpoint is not None and int(self._last_checkpoint.name) == saved.iteration:
+            return
+        self._last_checkpoint = checkpoint.save(self._directory.checkpoints, saved)
+        self._emit("checkpoint", path=str(self._last_checkpoint), iteration=saved.iteration)
+
+    def _save_policy(self, weights: Weights) -> Path:
+        path = self.run_dir / "policy.safetensors"
+        save_file({name: array.copy() for name, array in weights.arrays.items()}, path)
+        return path
+
+    def _emit(self, kind: str, **data: Any) -> None:
+        event = Event.now(kind, **data)
+        for observer in self._observers:
+            observer(event)
+
+
+def _worker(plan: Plan, assignment: Assignment) -> WorkerSpec:
+    """The Dask worker of one stage replica: its annotations, and room for every credit that may wait."""
+    threads = {"simulation": plan.max_staleness + 3, "generation": 4}.get(assignment.stage.kind, 1)
+    quota = assignment.stage.quota
+    resources: dict[str, float] = {"CPU": float(len(quota.cores)), assignment.tag: float(threads)}
+    environment = {name: str(quota.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    if quota.gpus:
+        resources["GPU"] = float(len(quota.gpus))
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(quota.gpus)
+    return WorkerSpec(
+        name=assignment.tag, resources=resources, threads=threads, environment=environment, memory_mib=quota.memory_mib
+    )
+
+
+def _status(error: BaseException) -> str:
+    return "interrupted" if isinstance(error, (KeyboardInterrupt, Interrupted, GeneratorExit)) else "failed"

@@ -1,0 +1,240 @@
+"""The resident simulation engine: a rollout in a thread of its own, fed by admission credits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import cloudpickle
+import psutil
+
+from ebrl.backends.protocols import SimulatorSpec
+from ebrl.backends.registry import load_simulator
+from ebrl.errors import StageError
+from ebrl.graph.items import Episode, Trajectory
+from ebrl.graph.model import Node, SimulatorRef
+from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.channel import Connection, Listener, address
+from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.rollout import Rollout, RolloutSettings
+
+
+class ChannelActor:
+    """Asks generation workers for actions, over the channel."""
+
+    def __init__(self, rollout: Rollout, where: str, greeting: dict[str, Any]) -> None:
+        assert rollout.slots is not None
+        self._rollout = rollout
+        self._listener = Listener(where, rollout.slots, greeting)
+        self._peers: dict[Connection, set[int]] = {}
+        self._unserved: list[int] = []
+        rollout.loop.watch(self._listener, self._accept)
+
+    def request(self, rows: Sequence[int], *, hungry: bool) -> None:
+        if not self._peers:
+            self._unserved.extend(rows)
+            return
+        # Whoever has the least to do gets the next batch; all must hear that the simulation is hungry.
+        chosen = min(self._peers, key=lambda peer: len(self._peers[peer]))
+        for peer in list(self._peers):
+            if peer is chosen or hungry:
+                self._send(peer, rows if peer is chosen else (), hungry)
+
+    def close(self) -> None:
+        self._listener.close()
+        for peer in self._peers:
+            peer.close()
+
+    def _send(self, peer: Connection, rows: Sequence[int], hungry: bool) -> None:
+        self._peers[peer].update(rows)
+        try:
+            peer.send(rows, hungry=hungry)
+        except OSError:
+            self._lost(peer)
+
+    def _accept(self) -> None:
+        if (peer := self._listener.accept()) is None:
+            return
+        self._peers[peer] = set()
+        self._rollout.loop.watch(peer, lambda: self._answered(peer))
+        rows, self._unserved = self._unserved, []
+        self._send(peer, rows, hungry=True)
+
+    def _answered(self, peer: Connection) -> None:
+        try:
+            for message in peer.receive():
+                self._peers[peer].difference_update(message.rows)
+                self._rollout.actions_arrived(message.rows)
+        except OSError:
+            self._lost(peer)
+
+    def _lost(self, peer: Connection) -> None:
+        """A generation worker is gone: another one, or its successor, gets what it did not answer."""
+        rows = sorted(self._peers.pop(peer, ()))
+        self._rollout.loop.forget(peer)
+        peer.close()
+        self.request(rows, hungry=True)
+
+
+class SimulationEngine:
+    """Runs the rollout until closed; `advance` may be called from several threads at once."""
+
+    def __init__(self, assignment: Assignment, on_event: Any, first_batch: int = 0) -> None:
+        self._assignment = assignment
+        self._on_event = on_event
+        self._first_batch = first_batch
+        self._batches: dict[int, SimpleQueue[list[Trajectory] | BaseException]] = {}
+        self._episodes: list[Episode] = []
+        self._failure: BaseException | None = None
+        self._closing = False
+        self._ready = threading.Event()
+        self._rollout: Rollout | None = None
+        self._marks = (time.monotonic(), 0.0, 0.0, 0.0)
+        self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
+        self._thread.start()
+
+    def spec(self) -> SimulatorSpec:
+        """What the simulators declare; waits until the first one has started."""
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self._rollout is not None
+        spec = next(e.process.spec for e in self._rollout._environments if e.process.spec is not None)
+        return spec
+
+    def advance(self, batch: int, count: int, min_version: int) -> list[Trajectory]:
+        """Record `count` windows for `batch`; returns when the last one is complete."""
+        self.spec()
+        answer: SimpleQueue[list[Trajectory] | BaseException] = SimpleQueue()
+        self._batches[batch] = answer
+        rollout = self._rollout
+        assert rollout is not None
+        if self._failure is not None:
+            raise self._failure
+        rollout.loop.call(lambda: rollout.admit(batch, count, min_version))
+        result = answer.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def telemetry(self) -> dict[str, Any]:
+        """What happened since the last call."""
+        rollout = self._rollout
+        assert rollout is not None
+        episodes, self._episodes = self._episodes, []
+        now, counters = time.monotonic(), rollout.counters
+        engine_s = time.process_time()
+        simulators_s = _cpu_s(rollout.pids())
+        before = self._marks
+        self._marks = (now, counters.busy_s, engine_s, simulators_s)
+        cores = len(rollout.settings.cores)
+        wall_s = max(now - before[0], 1e-9)
+        return {
+            "idle": max(0.0, 1.0 - (counters.busy_s - before[1]) / (cores * wall_s)),
+            "queue_depth": rollout.queue_depth(),
+            "engine_cpu_s": engine_s - before[2],
+            "simulator_cpu_s": max(0.0, simulators_s - before[3]),
+            "episodes": [[e.environment, e.episode, e.steps, e.reward, e.success, e.lost] for e in episodes],
+        }
+
+    def positions(self) -> dict[int, Any]:
+        assert self._rollout is not None
+        return self._rollout.positions()
+
+    def close(self) -> None:
+        self._closing = True
+        self._fail(StageError("the run has ended", where=self._assignment.stage.name))
+        if self._rollout is not None:
+            self._rollout.loop.call(lambda: None)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        try:
+            settings = self._settings()
+            where = address(self._assignment.run, self._assignment.worker)
+            self._rollout = rollout = Rollout(
+                settings,
+                make_actor=lambda rollout: self._open(rollout, where),
+                on_batch=self._complete,
+                on_lost=lambda lost: self._on_event("environment_lost", stage=self._assignment.stage.name, **lost),
+                on_episode=lambda episode: self._episodes.append(episode),
+            )
+            try:
+                while not self._closing:
+                    rollout.poll(0.5)
+            finally:
+                rollout.close()
+        except BaseException as failure:
+            self._fail(failure)
+
+    def _open(self, rollout: Rollout, where: str) -> ChannelActor:
+        actor = ChannelActor(rollout, where, {"worker": self._assignment.worker})
+        self._ready.set()
+        return actor
+
+    def _complete(self, batch: int, trajectories: list[Trajectory]) -> None:
+        self._batches.pop(batch).put(trajectories)
+
+    def _fail(self, failure: BaseException) -> None:
+        self._failure = failure
+        self._ready.set()
+        for answer in list(self._batches.values()):
+            answer.put(failure)
+
+    def _settings(self) -> RolloutSettings:
+        assignment = self._assignment
+        node = assignment.node()
+        num_envs, num_steps = int(node.options["num_envs"]), int(node.options["num_steps"])
+        replicas = assignment.stage.replicas
+        own = range(assignment.replica, num_envs, replicas)
+        return RolloutSettings(
+            order=environment_order(node, assignment, node.stage.function),
+            num_envs=len(own),
+            num_steps=num_steps,
+            chunk=assignment.chunk,
+            cores=assignment.stage.quota.cores,
+            seed=assignment.seed,
+            purpose=node.name if assignment.replica == 0 else assignment.worker,
+            step_barrier=assignment.step_barrier,
+            in_order=assignment.in_order,
+            resume=self._resume(len(own), num_steps),
+        )
+
+    def _resume(self, num_envs: int, num_steps: int) -> dict[int, Any]:
+        """Where a checkpoint left the environments; without one, episodes that no earlier engine can have used."""
+        saved = (self._assignment.restored or {}).get("positions")
+        if saved and self._first_batch == (self._assignment.restored or {}).get("iteration"):
+            return dict(saved)
+        return {index: (self._first_batch * num_steps, ()) for index in range(num_envs)}
+
+
+def environment_order(node: Node, assignment: Assignment, program: Callable[..., Any]) -> EnvironmentOrder:
+    """How environment processes are made that run `program` on the node's simulator."""
+    found = only(node, SimulatorRef)
+    assert found is not None
+    reference: SimulatorRef = found[1]
+    factory = load_simulator(reference.backend)
+    return EnvironmentOrder(
+        name=str(reference),
+        factory={"module": factory.__module__, "name": factory.__qualname__},
+        target=reference.target,
+        options=reference.options,
+        program={"pickle": cloudpickle.dumps(program).hex()},
+        path=assignment.path,
+        threads=1,
+        log_folder=f"{assignment.log_folder}/{assignment.worker}" if assignment.log_folder else None,
+    )
+
+
+def _cpu_s(pids: Sequence[int]) -> float:
+    total = 0.0
+    for pid in pids:
+        try:
+            times = psutil.Process(pid).cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total

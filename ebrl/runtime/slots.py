@@ -1,0 +1,92 @@
+"""Slots: one row per environment in anonymous shared memory. Standard library and numpy only.
+
+The simulation worker owns the memory and hands its file descriptor on; environment processes inherit it,
+the generation worker receives it over a Unix socket. The memory has no name, so nothing can be left behind.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ebrl.backends.protocols import SimulatorSpec
+from ebrl.graph.items import Array
+
+OBSERVATION = "observation."
+_TEXT = "S512"
+
+
+def anonymous_memory() -> int:
+    """A file descriptor of shared memory without a name; its size is set by `Slots.create`."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("ebrl")
+    file = tempfile.TemporaryFile()
+    descriptor = os.dup(file.fileno())
+    file.close()
+    return descriptor
+
+
+def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
+    """Names, types and offsets of all fields, as plain data that can be sent."""
+    action = spec.action
+    fields: dict[str, tuple[str, tuple[int, ...]]] = {
+        OBSERVATION + key: (_TEXT if space.dtype == "str" else space.dtype, tuple(space.shape))
+        for key, space in spec.observation.items()
+    }
+    fields |= {
+        "actions": (action.dtype, (chunk, *action.shape)),
+        "log_probs": ("float32", (chunk, int(np.prod(action.shape, dtype=int)))),
+        "rewards": ("float32", (chunk,)),
+        "version": ("int64", ()),
+        "min_version": ("int64", ()),
+        "seed": ("uint64", ()),
+    }
+    described, offset = {}, 0
+    for name, (dtype, shape) in fields.items():
+        described[name] = (dtype, (rows, *shape), offset)
+        size = int(np.prod((rows, *shape), dtype=np.int64)) * np.dtype(dtype).itemsize
+        offset = -(-(offset + size) // 64) * 64  # cache lines are not shared between fields
+    return {"rows": rows, "chunk": chunk, "size": max(offset, 1), "fields": described}
+
+
+class Slots:
+    """The rows as numpy arrays, each [rows, ...], by field name."""
+
+    def __init__(self, descriptor: int, described: Mapping[str, Any]) -> None:
+        self.descriptor = descriptor
+        self.layout = described
+        self.rows: int = described["rows"]
+        self.chunk: int = described["chunk"]
+        self._memory = mmap.mmap(descriptor, described["size"])
+        self.arrays: dict[str, Array] = {
+            name: np.ndarray(tuple(shape), dtype, self._memory, offset)
+            for name, (dtype, shape, offset) in described["fields"].items()
+        }
+        self.observations: dict[str, Array] = {
+            name[len(OBSERVATION) :]: array for name, array in self.arrays.items() if name.startswith(OBSERVATION)
+        }
+
+    @staticmethod
+    def create(descriptor: int, described: Mapping[str, Any]) -> Slots:
+        os.ftruncate(descriptor, described["size"])
+        return Slots(descriptor, described)
+
+    def __getitem__(self, name: str) -> Array:
+        return self.arrays[name]
+
+    def write_observation(self, row: int, observation: Mapping[str, Any]) -> None:
+        for key, array in self.observations.items():
+            value = observation[key]
+            array[row] = value.encode() if isinstance(value, str) else value
+
+    def columns(self, rows: Any) -> dict[str, Any]:
+        """Observations of `rows`, stacked; text as a list of str."""
+        return {
+            key: [text.decode() for text in array[rows]] if array.dtype.char == "S" else array[rows]
+            for key, array in self.observations.items()
+        }

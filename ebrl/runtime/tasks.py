@@ -1,0 +1,202 @@
+"""The functions that run as Dask tasks. Each finds, or first makes, the resident engine of its worker.
+
+A task carries all that its worker needs to know: when a worker was killed, Dask gives its tasks to the
+successor, where the first of them makes a new engine. What the driver must learn travels as events, in
+the same stream as the news that the task is done; large results stay where they were made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from distributed import get_worker
+
+from ebrl.backends.protocols import SimulatorSpec
+from ebrl.backends.registry import load_policy
+from ebrl.graph.items import Batch, Trajectory, Weights
+from ebrl.graph.model import PolicyRef
+from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.hosting import Host
+
+E = TypeVar("E")
+_residents: dict[str, Any] = {}
+_lock = threading.Lock()
+
+
+def topic(run: str) -> str:
+    return f"ebrl-{run}"
+
+
+def warm(assignment: Assignment) -> None:
+    """Import what the policy needs while the simulators start; torch takes seconds."""
+    sys.path[:0] = [path for path in assignment.path if path not in sys.path]
+    if (found := only(assignment.node(), PolicyRef)) is not None:
+        load_policy(found[1].backend)
+
+
+def probe(assignment: Assignment) -> SimulatorSpec:
+    """Start the simulation engine; returns what its simulators declare."""
+    return _simulation(assignment, 0).spec()
+
+
+def advance(assignment: Assignment, batch: int, count: int, min_version: int) -> list[Trajectory]:
+    """Advance the resident simulators until `count` windows of `batch` are complete."""
+    engine = _simulation(assignment, batch)
+    trajectories = engine.advance(batch, count, min_version)
+    steps = sum(int(trajectory.steps.sum()) for trajectory in trajectories)
+    _tell(assignment, "rollout", batch=batch, env_steps=steps, **engine.telemetry())
+    return trajectories
+
+
+def positions(assignment: Assignment, iteration: int) -> Mapping[int, Any]:
+    """Where the environments stand."""
+    found: Mapping[int, Any] = _simulation(assignment, iteration).positions()
+    return found
+
+
+def serve(assignment: Assignment, weights: Weights) -> int:
+    """Serve the observation channels with `weights` until newer ones arrive; returns their version."""
+    from ebrl.runtime.generation import GenerationEngine
+
+    engine: GenerationEngine = _resident(assignment, lambda: GenerationEngine(assignment))
+    engine.serve(weights)
+    _tell(assignment, "generation", version=weights.version, **engine.telemetry())
+    return weights.version
+
+
+def first_weights(assignment: Assignment) -> Weights:
+    """The weights that the run begins with: a checkpoint's, or those of a new policy."""
+    host = _host(assignment)
+    restored = assignment.restored
+    if restored is not None:
+        host.load(Weights.of(restored["iteration"], restored["weights"]))
+    version = 0 if restored is None else int(restored["iteration"])
+    weights = Weights.of(version, host.policy.weights())
+    host.load(weights)
+    return weights
+
+
+def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> Weights:
+    """One training iteration; returns the weights of version ``iteration + 1``."""
+    host = _host(assignment)
+    if host.weights is None:
+        raise _lost_trainer(assignment, iteration)
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    inputs = {name: Batch(items) if isinstance(items, list) else items for name, items in ports.items()}
+    staleness = [
+        iteration - int(version)
+        for items in ports.values()
+        if isinstance(items, list)
+        for trajectory in items
+        for version in trajectory.versions
+    ]
+    result, report = host.reported(**inputs)
+    if not isinstance(result, Weights):
+        raise TypeError(f"{assignment.stage.name} returned {type(result).__name__}; expected Weights")
+    weights = Weights.of(iteration + 1, result.arrays)
+    host.load(weights)
+    _tell(
+        assignment,
+        "training",
+        iteration=iteration,
+        metrics=report.metrics,
+        stop=report.stop,
+        train_s=time.monotonic() - began_s,
+        cpu_s=time.process_time() - began_cpu_s,
+        chunks=len(staleness),
+        staleness_mean=sum(staleness) / max(len(staleness), 1),
+        staleness_max=max(staleness, default=0),
+    )
+    return weights
+
+
+def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> Any:
+    """One call of an item stage: per item where its port takes one, else with all of them."""
+    host = _host(assignment)
+    single = next(
+        (port.name for port in host.node.stage.inputs if not port.batched and isinstance(ports[port.name], list)), None
+    )
+    inputs = {name: Batch(items) if isinstance(items, list) else items for name, items in ports.items()}
+    for value in ports.values():
+        if isinstance(value, Weights):
+            host.load(value)
+    metrics: dict[str, float] = {}
+    stop, results = None, []
+    for item in ports[single] if single is not None else (None,):
+        result, report = host.reported(**(inputs if single is None else inputs | {single: item}))
+        metrics.update(report.metrics)
+        stop = stop or report.stop
+        results.extend(_items(result))
+    _tell(assignment, "report", iteration=iteration, metrics=metrics, stop=stop)
+    return results
+
+
+def snapshot(assignment: Assignment) -> dict[str, Any]:
+    """What a checkpoint keeps of a stage: the weights that it trained last, and its state."""
+    host = _host(assignment)
+    weights = None if host.weights is None else {name: array.copy() for name, array in host.weights.arrays.items()}
+    return {"weights": weights, "state": host.state.save()}
+
+
+def close() -> None:
+    """End the engines of this worker."""
+    with _lock:
+        engines = list(_residents.values())
+        _residents.clear()
+    for engine in engines:
+        engine.close()
+
+
+def _simulation(assignment: Assignment, batch: int) -> Any:
+    from ebrl.runtime.simulation import SimulationEngine
+
+    worker = get_worker()
+
+    def on_event(kind: str, **data: Any) -> None:
+        worker.log_event(topic(assignment.run), {"kind": kind, **data})
+
+    return _resident(assignment, lambda: SimulationEngine(assignment, on_event, first_batch=batch))
+
+
+def _host(assignment: Assignment) -> Host:
+    return _resident(assignment, lambda: Host(assignment))
+
+
+def _resident(assignment: Assignment, make: Callable[[], E]) -> E:
+    key = f"{assignment.run}/{assignment.worker}"
+    with _lock:
+        if key not in _residents:
+            sys.path[:0] = [path for path in assignment.path if path not in sys.path]
+            _tell(assignment, "resident", pid=os.getpid())
+            _residents[key] = make()
+        engine: E = _residents[key]
+        return engine
+
+
+def _items(result: Any) -> list[Any]:
+    """What a stage returned, as a list of items: None drops, an iterator gives several."""
+    if result is None:
+        return []
+    if isinstance(result, Batch) or hasattr(result, "__next__"):
+        return list(result)
+    return [result]
+
+
+def _tell(assignment: Assignment, kind: str, **data: Any) -> None:
+    message = {"kind": kind, "stage": assignment.stage.name, "worker": assignment.worker, **data}
+    get_worker().log_event(topic(assignment.run), message)
+
+
+def _lost_trainer(assignment: Assignment, iteration: int) -> Exception:
+    from ebrl.errors import StageError
+
+    return StageError(
+        f"its worker was lost before iteration {iteration}, and with it the weights in training",
+        where=assignment.stage.name,
+        hint="ebrl run --resume continues from the newest checkpoint",
+    )

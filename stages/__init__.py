@@ -1,0 +1,8 @@
+"""Ready-made stages. Importing them imports neither torch nor a simulator."""
+
+from ebrl.stages.evaluate import evaluate
+from ebrl.stages.generate import generate
+from ebrl.stages.simulate import simulate
+from ebrl.stages.train_ppo import train_ppo
+
+__all__ = ["evaluate", "generate", "simulate", "train_ppo"]

@@ -1,0 +1,19 @@
+import ebrl
+
+from good_stages import generate, simulate
+from good_stages import train as other
+
+
+@ebrl.training
+def train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    weights <<= train(policy, trajectories)
+    other(policy, trajectories)

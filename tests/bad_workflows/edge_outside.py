@@ -1,0 +1,3 @@
+import ebrl
+
+ACTIONS = ebrl.stream(ebrl.ActionChunk)

@@ -1,0 +1,10 @@
+import sys
+
+import ebrl
+
+
+@ebrl.workflow
+def flow(): ...
+
+
+sys.exit(3)

@@ -1,0 +1,4 @@
+import ebrl
+
+
+def flow(): ...

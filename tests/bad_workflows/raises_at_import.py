@@ -1,0 +1,12 @@
+import ebrl
+
+
+def configured(value):
+    return int(value)
+
+
+RATE = configured("fast")
+
+
+@ebrl.workflow
+def flow(): ...

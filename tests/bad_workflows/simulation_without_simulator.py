@@ -1,0 +1,19 @@
+from collections.abc import Iterator
+
+import ebrl
+
+from good_stages import generate, train
+
+
+@ebrl.simulation
+def simulate(chunk: ebrl.ActionChunk) -> Iterator[ebrl.Step]: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    weights <<= train(policy, trajectories)

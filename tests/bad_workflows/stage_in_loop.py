@@ -1,0 +1,17 @@
+import ebrl
+
+from good_stages import generate, simulate, train
+
+
+@ebrl.stage
+def smooth(chunk: ebrl.ActionChunk) -> ebrl.ActionChunk: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= smooth(generate(policy, observations, weights))
+    weights <<= train(policy, trajectories)

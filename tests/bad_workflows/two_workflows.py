@@ -1,0 +1,9 @@
+import ebrl
+
+
+@ebrl.workflow
+def first(): ...
+
+
+@ebrl.workflow
+def second(): ...

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import ebrl
+
+from good_stages import generate, simulate
+
+
+@ebrl.training
+def train(policy: ebrl.Policy, trajectories: Batch[ebrl.Trajectory]) -> ebrl.Weights: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    weights <<= train(policy, trajectories)

@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import ebrl
+from ebrl import cli
+from ebrl.errors import EbrlError, Interrupted, StageError, UsageError
+from ebrl.graph.model import Graph
+from ebrl.graph.plan import Plan
+from ebrl.observe.events import Event
+from ebrl.observe.run_directory import RunConfig, RunDirectory
+
+FLOW = """
+    from __future__ import annotations
+    from collections.abc import Iterator
+    import ebrl
+
+    @ebrl.simulation
+    def simulate(env: ebrl.Simulator, chunk: ebrl.ActionChunk) -> Iterator[ebrl.Step]:
+        for action in chunk:
+            yield env.step(action)
+
+    @ebrl.generation
+    def generate(
+        policy: ebrl.Policy, observations: ebrl.Batch[ebrl.Observation], weights: ebrl.Weights
+    ) -> ebrl.Batch[ebrl.ActionChunk]:
+        return policy.act(observations)
+
+    @ebrl.training
+    def train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights:
+        ...
+
+    @ebrl.workflow
+    def pendulum(num_envs: int = 4, max_staleness: int = 1):
+        policy = ebrl.policy("mlp")
+        actions = ebrl.stream(ebrl.ActionChunk)
+        weights = ebrl.latest(ebrl.Weights, max_staleness=max_staleness)
+        observations, trajectories = simulate("gymnasium:Pendulum-v1", actions, num_envs=num_envs)
+        actions <<= generate(policy, observations, weights)
+        weights <<= train(policy, trajectories)
+"""
+
+
+class FakeLaunch:
+    """Stands in for `ebrl.launch`: remembers how it was called, gives `events`, raises `error`."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.graph: Graph | None = None
+        self.options: dict[str, Any] = {}
+
+    def __call__(self, graph: Graph, **options: Any) -> FakeLaunch:
+        self.graph, self.options = graph, options
+        return self
+
+    def __enter__(self) -> FakeLaunch:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def __iter__(self) -> Iterator[int]:
+        plan = Plan(workflow="pendulum", stages=(), loops=())
+        self.emit("started", plan=plan, dashboard_link="http://127.0.0.1:8787/status", run_dir="runs/x", workers={})
+        self.emit("iteration", iteration=1, env_steps=256)
+        yield 1
+        if self.error is not None:
+            raise self.error
+        self.emit("finished", status="finished", success=0.5, wall_s=3.0, checkpoint="runs/x/checkpoints/1")
+
+    def emit(self, kind: str, **data: Any) -> None:
+        for observer in self.options["observers"]:
+            observer(Event.now(kind, **data))
+
+
+@pytest.fixture
+def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / "flow.py"
+    path.write_text(textwrap.dedent(FLOW))
+    yield path
+    sys.modules.pop("flow", None)
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeLaunch]:
+    def replace(error: BaseException | None = None) -> FakeLaunch:
+        fake = FakeLaunch(error)
+        monkeypatch.setitem(vars(ebrl), "launch", fake)
+        return fake
+
+    return replace
+
+
+def ebrl_command(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def process(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, as a user runs it."""
+    return subprocess.run(
+        [sys.executable, "-c", "from ebrl.cli import main; main()", *map(str, arguments)],
+        cwd=folder, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+
+
+def test_version() -> None:
+    result = ebrl_command("--version")
+    assert (result.exit_code, result.stdout) == (0, "ebrl 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["rum"], ["run", "--speed", "9"], ["run", "flow.py", "--seed", "x"], ["worker"], ["check"]]
+)
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    result = ebrl_command(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_run_prints_iterations_and_the_summary(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    fake = launch()
+    result = ebrl_command("run", flow, "--set", "num_envs=8", "--seed", 7, "--schedule", "sync", "--run-dir", "out")
+    assert result.exit_code == 0, result.output
+    assert "iteration 1  env steps 256" in result.stdout
+    assert "success     50 %" in result.stdout and "checkpoint  runs/x/checkpoints/1" in result.stdout
+    assert fake.graph is not None and fake.graph.parameters == {"num_envs": 8, "max_staleness": 1}
+    options = {name: value for name, value in fake.options.items() if name != "observers"}
+    assert options == {"run_dir": Path("out"), "schedule": "sync", "scheduler": None, "seed": 7, "resume": None}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (StageError("stage 'train' raised", detail="ValueError: no"), 1, "error: stage 'train' raised\n  | ValueErr"),
+        (UsageError("nothing fits"), 2, "error: nothing fits\n"),
+        (Interrupted("stopped by Ctrl-C"), 130, "stopped by Ctrl-C\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_exit_codes_of_a_run(
+    flow: Path, launch: Callable[..., FakeLaunch], error: BaseException, code: int, message: str
+) -> None:
+    launch(error)
+    result = ebrl_command("run", flow)
+    assert result.exit_code == code
+    assert result.stderr.startswith(message)
+    assert "Traceback" not in result.output
+
+
+def test_unexpected_exception_says_it_is_a_bug(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    launch(ZeroDivisionError("oh"))
+    result = ebrl_command("run", flow)
+    assert result.exit_code == 1
+    assert "ZeroDivisionError: oh" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("This is a bug in ebrl 0.1.0")
+
+
+def test_resume_takes_everything_from_the_earlier_run(
+    flow: Path, launch: Callable[..., FakeLaunch], tmp_path: Path
+) -> None:
+    stored = RunConfig(
+        workflow="pendulum", file=str(flow), parameters={"num_envs": 6, "max_staleness": 0}, seed=5, schedule="sync"
+    )
+    run = RunDirectory.create(stored, tmp_path / "earlier")
+    fake = launch()
+    result = ebrl_command("run", "--resume", run.path, "--set", "num_envs=2")
+    assert result.exit_code == 0, result.output
+    assert fake.graph is not None and fake.graph.parameters == {"num_envs": 2, "max_staleness": 0}
+    assert (fake.options["seed"], fake.options["schedule"]) == (5, "sync")
+    assert fake.options["resume"] == run.path and fake.options["run_dir"] is None
+
+
+def test_resume_of_what_is_no_run(flow: Path, tmp_path: Path) -> None:
+    result = ebrl_command("run", "--resume", tmp_path / "nothing")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {tmp_path}/nothing is no run directory: it does not exist")
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"), [("", "was not started from a workflow file"), ("/gone/flow.py", "is gone: /gone/flow.py")]
+)
+def test_resume_without_the_workflow_file(
+    flow: Path, launch: Callable[..., FakeLaunch], stored: str, message: str
+) -> None:
+    RunDirectory.create(RunConfig(workflow="pendulum", file=stored), "run")
+    result = ebrl_command("run", "--resume", "run")
+    assert result.exit_code == 2 and message in result.stderr
+    fake = launch()
+    assert ebrl_command("run", flow, "--resume", "run").exit_code == 0
+    assert fake.graph is not None and fake.graph.name == "pendulum"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "error: no workflow file is given\n  hint: ebrl run FILE[:NAME], or ebrl run --resume RUN\n"),
+        (["run", "flow.py", "--schedule", "sink"], "there is no schedule 'sink'\n  hint: known: ebrl, sync"),
+        (["plan", "flow.py", "--schedule", "sink"], "there is no schedule 'sink'"),
+        (["graph", "flow.py", "--format", "mermiad"], "there is no graph format 'mermiad'\n  hint: did you mean 'merm"),
+        (["run", "--resume", "run", "--seed", "1"], "--seed cannot be combined with --resume"),
+        (["run", "--resume", "run", "--run-dir", "x"], "--run-dir cannot be combined with --resume"),
+        (["run", "flow.py", "--scheduler", "localhost:8786"], "is no address of a Dask scheduler"),
+        (["worker", "tcp://10.0.0.1"], "'tcp://10.0.0.1' is no address of a Dask scheduler\n  hint: write tcp://HOST:"),
+        (["check", "flwo.py"], "there is no file flwo.py\n  hint: did you mean 'flow.py'?"),
+        (["check", "flow.py:pendlum"], "did you mean 'pendulum'?"),
+        (["check", "flow.py", "--set", "num-env=3"], "did you mean 'num_envs'?"),
+        (["check", "flow.py", "--set", "num_envs"], "num_envs"),
+        (["check", "flow.py", "--set", "num_envs=many"], "num_envs"),
+    ],
+)
+def test_mistakes_exit_with_2(
+    flow: Path, launch: Callable[..., FakeLaunch], arguments: list[str], message: str
+) -> None:
+    launch()
+    result = ebrl_command(*arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("line", ["raise ValueError('no')", "import sys; sys.exit(3)", "def broken(:"])
+def test_file_that_fails_at_import(flow: Path, line: str) -> None:
+    flow.write_text(f"import ebrl\n{line}\n")
+    result = ebrl_command("check", flow)
+    assert result.exit_code == 2, result.output
+    assert "flow.py:2" in result.stderr
+    assert str(Path(ebrl.__file__).parent) not in result.stderr, "no frame of ours"
+
+
+def test_check_of_a_sound_workflow(flow: Path) -> None:
+    result = ebrl_command("check", flow)
+    assert (result.exit_code, result.stdout) == (0, "pendulum: no problem found in 3 stages and 4 edges\n")
+
+
+def test_graph_formats(flow: Path) -> None:
+    assert "simulate" in ebrl_command("graph", flow).stdout
+    assert ebrl_command("graph", flow, "--format", "mermaid").stdout.startswith(("flowchart", "graph"))
+    assert ebrl_command("graph", flow, "--format", "dot").stdout.startswith("digraph")
+
+
+def test_plan_shows_stages_and_loops(flow: Path) -> None:
+    result = ebrl_command("plan", flow, "--schedule", "sync")
+    assert result.exit_code == 0, result.output
+    assert "pendulum, schedule sync" in result.stdout
+    assert "rollout loop: simulate -> generate -> simulate" in result.stdout
+    assert "train" in result.stdout
+
+
+def test_plan_imports_neither_torch_nor_a_simulator_nor_dask(flow: Path) -> None:
+    script = (
+        "import sys\nfrom ebrl.cli import app\n"
+        "try: app(['plan', 'flow.py'])\nexcept SystemExit as end: assert not end.code\n"
+        "print([name for name in ('torch', 'mujoco', 'gymnasium', 'distributed', 'dask') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", script], cwd=flow.parent, capture_output=True, text=True, timeout=60)
+    assert found.stdout.splitlines()[-1] == "[]", found.stderr
+
+
+def test_process_ends_with_the_code_and_without_a_traceback(flow: Path) -> None:
+    ended = process("check", "flow.py", "--set", "num-env=3", folder=flow.parent)
+    assert ended.returncode == 2
+    assert ended.stdout == "" and "Traceback" not in ended.stderr
+
+
+def test_closed_pipe_is_no_bug(flow: Path) -> None:
+    command = f"'{sys.executable}' -c 'from ebrl.cli import main; main()' graph flow.py | true"
+    ended = subprocess.run(command, shell=True, cwd=flow.parent, capture_output=True, text=True, timeout=60)
+    assert "bug" not in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_ctrl_c_before_the_run_starts(flow: Path) -> None:
+    flow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(5)\n")
+    ended = process("check", "flow.py", folder=flow.parent)
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_worker_joins_the_given_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = type(sys)("ebrl.runtime.cluster")
+    joined: list[str] = []
+    cluster.join = joined.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ebrl.runtime.cluster", cluster)
+    assert ebrl_command("worker", "tcp://127.0.0.1:8786").exit_code == 0
+    assert joined == ["tcp://127.0.0.1:8786"]
+
+
+def test_all_errors_have_an_exit_code_that_is_documented() -> None:
+    def family(kind: type[EbrlError]) -> Iterator[type[EbrlError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from family(child)
+
+    assert {kind.exit_code for kind in family(EbrlError)} == {1, 2, 130}

@@ -1,0 +1,1 @@
+"""Ready-made workflows: `ebrl run workflows/lift_ppo.py`."""
