@@ -44,7 +44,38 @@ _HOME = {
     "EbrlError": "ebrl.errors",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "ActionChunk",
+    "Batch",
+    "EbrlError",
+    "Environments",
+    "Episode",
+    "Observation",
+    "Plan",
+    "Policy",
+    "ResourcePool",
+    "Simulator",
+    "SimulatorSpec",
+    "Space",
+    "State",
+    "Step",
+    "Trajectory",
+    "Weights",
+    "generation",
+    "latest",
+    "launch",
+    "policy",
+    "register_policy",
+    "register_simulator",
+    "report",
+    "simulation",
+    "simulator",
+    "stage",
+    "stop",
+    "stream",
+    "training",
+    "workflow",
+]
 
 if TYPE_CHECKING:
     from ebrl.backends.protocols import Policy, Simulator, SimulatorSpec, Space

@@ -192,13 +192,9 @@ def _launch(graph: Graph, **options: Any) -> None:
     import ebrl
     from ebrl.observe.progress import progress
 
-    display = progress(Console())
-    try:
-        with ebrl.launch(graph, observers=[display], **options) as running:
-            for _ in running:
-                pass
-    finally:
-        display.close()
+    with progress(Console()) as display, ebrl.launch(graph, observers=[display], **options) as running:
+        for _ in running:
+            pass
 
 
 def _check_schedule(schedule: str | None) -> None:

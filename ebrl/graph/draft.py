@@ -100,6 +100,8 @@ class Draft:
     """Where a simulator or policy was declared, by its id (the nodes keep it alive)."""
     given: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     """Arguments as passed, by node and parameter: handles included."""
+    definitions: dict[str, StageDefinition] = attrs.field(factory=dict)
+    """By node, with the ports as declared; `Node.stage` has those of the call."""
     premature: Premature | None = None
 
     def add(self, definition: StageDefinition, args: tuple[Any, ...], kwargs: dict[str, Any], place: str) -> Any:
@@ -107,6 +109,7 @@ class Draft:
         name = self._unique(definition.name)
         given, options = self._bind(name, definition, args, kwargs, place)
         self.given[name] = given
+        self.definitions[name] = definition
         values: dict[str, Any] = {}
         for parameter, value in given.items():
             if isinstance(value, DeclaredEdge):

@@ -81,7 +81,7 @@ def convert(text: str, annotation: Any) -> Any:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = text
-    if isinstance(origin, type) and not isinstance(value, origin):
+    if origin is not Any and isinstance(origin, type) and not isinstance(value, origin):
         raise ValueError(text)
     return value
 

@@ -38,6 +38,9 @@ class _Call:
     def used(self) -> set[str]:
         return {part.id for part in ast.walk(self.node) if isinstance(part, ast.Name)}
 
+    def covers(self, line: int) -> bool:
+        return self.node.lineno <= line <= (self.node.end_lineno or self.node.lineno)
+
 
 def premature_use(function: Callable[..., Any], error: NameError) -> Premature | None:
     """The variable and line of a NameError raised by the workflow function itself, else None."""
@@ -57,6 +60,14 @@ def explain(use: Premature) -> Finding:
     declaration = _declaration(producer, use.variable)
     feed = f"`{use.variable} <<= {producer.name}(...)`"
     consumer = _consumer(calls, use)
+    if consumer is None and producer.covers(use.line):
+        return Finding(
+            rule="undeclared-edge",
+            where=use.variable,
+            message=f"is fed by {producer.name!r}, but was never declared",
+            place=use.place,
+            hint=f"declare {declaration} before",
+        )
     path = _path(calls, consumer, producer, use.variable)
     if not path:
         return Finding(
@@ -113,11 +124,7 @@ def _resolve(function: Callable[..., Any], callee: ast.expr) -> Any:
 
 def _consumer(calls: list[_Call], use: Premature) -> _Call | None:
     """The innermost stage call that reads the variable where the error was raised."""
-    around = [
-        call
-        for call in calls
-        if use.variable in call.used and call.node.lineno <= use.line <= (call.node.end_lineno or call.node.lineno)
-    ]
+    around = [call for call in calls if use.variable in call.used and call.covers(use.line)]
     return around[-1] if around else None
 
 

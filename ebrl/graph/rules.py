@@ -88,11 +88,11 @@ def wrong_argument(draft: Draft) -> Iterator[Finding]:
     wanted: dict[str, Any] = {"simulator": SimulatorRef, "environments": SimulatorRef, "policy": PolicyRef, "state": ()}
     for node in draft.graph.nodes.values():
         parameters = inspect.signature(node.stage.function).parameters
-        for name, annotation in node.stage.settings.items():
+        for name, annotation in draft.definitions[node.name].settings.items():
             role = injected(annotation)
-            if role is None or name not in node.values:
+            if role is None or name not in draft.given[node.name]:
                 continue
-            value = node.values[name]
+            value = node.values.get(name, draft.given[node.name][name])
             if isinstance(value, wanted[role]) or (value is None and parameters[name].default is None):
                 continue
             message = f"takes {_with_article(type_name(annotation))}, got {_shown(value)}"

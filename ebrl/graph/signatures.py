@@ -23,7 +23,7 @@ _EXPECTED = {
 
 def definitions(draft: Draft) -> list[StageDefinition]:
     """Each stage function of the workflow once, ports as declared."""
-    found = {id(node.stage.function): node.stage for node in draft.graph.nodes.values()}
+    found = {id(definition.function): definition for definition in draft.definitions.values()}
     return list(found.values())
 
 

@@ -62,7 +62,7 @@ class ProgressState:
 
 
 class LiveProgress:
-    """Redraws a block of the terminal with every event."""
+    """Redraws a block of the terminal with every event. A context manager: it owns the terminal inside."""
 
     def __init__(self, console: Console) -> None:
         self.state = ProgressState()
@@ -70,19 +70,20 @@ class LiveProgress:
         # No refresh thread: on two cores it would take time from the simulators, and only events change anything.
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
 
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        self._live.update(render(self.state, self._console.height), refresh=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
     def __call__(self, event: Event) -> None:
-        if not self._live.is_started and event.kind != "finished":
-            self._live.start()
         self.state.update(event)
         self._live.update(render(self.state, self._console.height), refresh=True)
         if event.kind == "finished":
-            self.close()
-            print_summary(self._console, self.state.workflow, event.data)
-
-    def close(self) -> None:
-        """Give the terminal back. Safe to call twice."""
-        if self._live.is_started:
             self._live.stop()
+            print_summary(self._console, self.state.workflow, event.data)
 
 
 class PlainProgress:
@@ -91,6 +92,11 @@ class PlainProgress:
     def __init__(self, console: Console) -> None:
         self.state = ProgressState()
         self._console = console
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
 
     def __call__(self, event: Event) -> None:
         self.state.update(event)
@@ -110,9 +116,6 @@ class PlainProgress:
             case "finished":
                 print_summary(self._console, self.state.workflow, event.data)
 
-    def close(self) -> None:
-        """Nothing to give back; every line is out."""
-
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._console.file.flush()
@@ -125,6 +128,8 @@ def progress(console: Console) -> LiveProgress | PlainProgress:
 
 def render(state: ProgressState, height: int) -> RenderableType:
     """The whole display, at most `height` lines where the terminal is not very low."""
+    if not state.workflow:
+        return Text(state.status, style="bold")
     header = Table.grid(padding=(0, 2))
     header.add_row("workflow", Text(state.workflow, style="bold"))
     header.add_row("schedule", state.schedule)

@@ -109,7 +109,10 @@ def _quota(node: Node, pool: ResourcePool, gpus: tuple[str, ...]) -> Quota:
 def _batch_size(graph: Graph, node: Node, schedule: str) -> int:
     if node.stage.kind == "generation":
         environments = _environments(graph, node, "observations")
-        return node.options["batch_size"] or (environments if schedule == "sync" else math.ceil(environments / 2))
+        # On a GPU a batch takes as long as a chunk: half of the environments step while the others are served.
+        # A policy on the CPU is quicker than a step, and the batcher never lets a core wait for a fuller batch.
+        alternate = schedule != "sync" and bool(node.stage.resources.gpus)
+        return node.options["batch_size"] or (math.ceil(environments / 2) if alternate else environments)
     if node.stage.kind == "training":
         return node.options["batch"] or _environments(graph, node, "trajectories")
     return 1

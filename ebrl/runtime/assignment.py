@@ -25,6 +25,8 @@ class Assignment:
     replica: int
     packed_node: bytes
     """The `Node`, pickled: user code is unpacked where its errors can be reported."""
+    source_file: str
+    """Where the node's function was written."""
     ports: Mapping[str, str]
     """Input port -> stage that feeds it."""
     seed: int
@@ -57,7 +59,11 @@ class Assignment:
         return self.max_staleness == 0
 
     def node(self) -> Node:
+        """A copy of the node for this process."""
         node: Node = cloudpickle.loads(self.packed_node)
+        code = node.stage.function.__code__
+        # Pickled code has lost its file, which tracebacks need.
+        node.stage.function.__code__ = code.replace(co_filename=self.source_file)
         return node
 
 

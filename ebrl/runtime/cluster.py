@@ -15,7 +15,8 @@ import shutil
 import signal
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import dask
@@ -84,24 +85,16 @@ class Cluster:
         """What every node offers; the key of the driver's own machine is empty."""
         if self._scheduler is None:
             return {"": ResourcePool.discover()}
-        agents = self._agents()
-        return {
-            address: self.client.submit(
-                ResourcePool.discover, workers=[address], resources={NODE: 1}, pure=False, key=f"discover-{name}"
-            ).result()
-            for name, address in agents.items()
-        }
+        return {address: self._on_node(address, ResourcePool.discover) for address in self._agents()}
 
     def launch(self, specs: Mapping[str, list[WorkerSpec]]) -> None:
         """Start the workers of every node and wait until they are connected."""
-        scheduler = self.client.scheduler.address
+        scheduler = str(self.client.scheduler_info(n_workers=0)["address"])
         for node, wanted in specs.items():
             if node == "":
-                self._nannies |= self.client.sync(_launch, scheduler, wanted, self.folder)
+                self._nannies |= self._on_loop(_launch, scheduler, wanted, self.folder)
                 continue
-            self.client.submit(
-                _launch_here, scheduler, wanted, workers=[node], resources={NODE: 1}, pure=False
-            ).result()
+            self._on_node(node, _launch_here, scheduler, wanted)
             self._remote |= dict.fromkeys((spec.name for spec in wanted), node)
 
     def addresses(self) -> dict[str, str]:
@@ -115,13 +108,23 @@ class Cluster:
             with contextlib.suppress(Exception):
                 self.client.run(tasks.close, workers=self._own_workers(), on_error="ignore")
             with contextlib.suppress(Exception):
-                self.client.sync(_close, list(self._nannies.values()))
+                self._on_loop(_close, list(self._nannies.values()))
             for node in set(self._remote.values()):
                 names = [name for name, where in self._remote.items() if where == node]
                 with contextlib.suppress(Exception):
-                    self.client.submit(_close_here, names, workers=[node], resources={NODE: 1}, pure=False).result(5)
+                    self._on_node(node, _close_here, names)
         self._nannies, self._remote = {}, {}
         self._stack.close()
+
+    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a coroutine function on the client's event loop, where Nannies live."""
+        sync: Callable[..., Any] = self.client.sync
+        return sync(function, *args)
+
+    def _on_node(self, node: str, function: Callable[..., Any], *args: Any) -> Any:
+        """The result of a task of the node agent at address `node`."""
+        future: Any = self.client.submit(function, *args, workers=[node], resources={NODE: 1}, pure=False)
+        return future.result(60)
 
     def _own_workers(self) -> list[str]:
         names = {*self._nannies, *self._remote}
@@ -169,9 +172,9 @@ class Cluster:
             ) from None
         self._stack.callback(self.client.close, timeout=5)
 
-    def _agents(self) -> dict[str, str]:
+    def _agents(self) -> list[str]:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        agents = {info["name"]: address for address, info in workers.items() if NODE in info["resources"]}
+        agents = [address for address, info in workers.items() if NODE in info["resources"]]
         if not agents:
             raise UsageError(
                 f"the cluster at {self._scheduler} has {len(workers)} worker(s), none of which is an EBRL node",
@@ -187,9 +190,8 @@ def join(address: str) -> None:
     async def serve() -> None:
         resources = {"CPU": float(len(pool.cores)), "GPU": float(len(pool.gpus)), NODE: 1_000.0}
         loop = asyncio.get_running_loop()
-        async with Worker(
-            address, nthreads=4, name=f"node-{os.uname().nodename}-{os.getpid()}", resources=resources
-        ) as worker:
+        name = f"node-{os.uname().nodename}-{os.getpid()}"
+        async with Worker(address, nthreads=4, name=name, resources=resources, death_timeout=30) as worker:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, lambda: asyncio.ensure_future(worker.close(reason="asked to leave")))
             print(f"joined {address} as {worker.name} with {len(pool.cores)} cores and {len(pool.gpus)} GPUs")
@@ -211,6 +213,7 @@ async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str) -> dict[
             local_directory=folder,
             silence_logs=logging.CRITICAL,
             dashboard=False,
+            preload=["ebrl.runtime.preload"],
             host=None if not scheduler.startswith("tcp://127.") else "127.0.0.1",
         )
         for spec in specs

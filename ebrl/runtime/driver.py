@@ -63,16 +63,17 @@ class Driver:
         self.goal_weights: Weights | None = None
         self.times: defaultdict[str, float] = defaultdict(float)
         self._news: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        self._futures: dict[str, Future] = {}
+        self._futures: dict[str, Future[Any]] = {}
         self._chains: dict[int, dict[str, Any]] = {}
-        self._published: dict[int, Future] = {}
+        self._published: dict[int, Future[Any]] = {}
         self._stats: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        self._steps: defaultdict[int, dict[str, int]] = defaultdict(dict)
         self._generation: dict[str, float] = {}
         self._residents: dict[str, int] = {}
         self._began_s = self._last_s = time.monotonic()
         if counters is not None:
             self._restore(counters)
-        self._steps_before = self._steps_marked = self.env_steps
+        self._steps_before = self.env_steps
         self.admission = Admission(
             max_staleness=plan.max_staleness,
             iterations=int(self.trainer.options["iterations"]),
@@ -195,7 +196,7 @@ class Driver:
                 outputs[name] = [self._call(node, batch, outputs)]
         return outputs
 
-    def _call(self, node: Node, iteration: int, outputs: Mapping[str, Any]) -> Future:
+    def _call(self, node: Node, iteration: int, outputs: Mapping[str, Any]) -> Future[Any]:
         assignment = self.assignments[node.name][iteration % len(self.assignments[node.name])]
         ports = self._ports(node, outputs)
         return self._submit(f"{assignment.worker}-{iteration}", tasks.call, assignment, iteration, ports)
@@ -207,10 +208,10 @@ class Driver:
             ports[edge.input] = self._newest(edge) if edge.latest else _merged(self.client, outputs[edge.source])
         return ports
 
-    def _newest(self, edge: Edge) -> Future:
+    def _newest(self, edge: Edge) -> Future[Any]:
         return self._published[max(self._published)]
 
-    def _publish(self, weights: Future) -> None:
+    def _publish(self, weights: Future[Any]) -> None:
         """Hand new weights to everybody who reads them."""
         self._published[self.version] = weights
         for old in [version for version in self._published if version < self.version - 1]:
@@ -230,7 +231,7 @@ class Driver:
             if name != self.trainer.name and all(edge.latest for edge in self.graph.inputs(name))
         ]
 
-    def _submit(self, key: str, function: Callable[..., Any], assignment: Assignment, *args: Any) -> Future:
+    def _submit(self, key: str, function: Callable[..., Any], assignment: Assignment, *args: Any) -> Future[Any]:
         """Submit a task to the worker of `assignment`. Its key groups it by stage on the dashboard."""
         future = self.client.submit(
             function,
@@ -268,16 +269,16 @@ class Driver:
                 self._futures.pop(value)
             return str(value)
 
-    def _wait(self, future: Future) -> Any:
+    def _wait(self, future: Future[Any]) -> Any:
         """The result of a control task; other news is handled meanwhile."""
         self._wait_done(future)
         return future.result()
 
-    def _wait_done(self, future: Future) -> None:
+    def _wait_done(self, future: Future[Any]) -> None:
         while future.status == "pending":
             self._next()
         if future.status != "finished":
-            raise self._explain(future.key, future)
+            raise self._explain(str(future.key), future)
 
     def _told(self, news: dict[str, Any]) -> None:
         kind = news.pop("kind")
@@ -296,12 +297,14 @@ class Driver:
         elif kind == "resident":
             self._is_resident(news)
         else:
+            del news["worker"]  # Dask adds the address of the worker that spoke
             self.emit(kind, **news)
 
     def _rolled(self, news: dict[str, Any]) -> None:
         for fields in news["episodes"]:
             self.episodes.add(Episode(*fields))
-        self.env_steps += news["env_steps"]
+        # By replica: a batch that was lost with its worker is rolled out, and told, again.
+        self._steps[news["batch"]][news["replica"]] = news["env_steps"]
         self.times["engine_cpu_s"] += news["engine_cpu_s"]
         self.times["simulator_cpu_s"] += news["simulator_cpu_s"]
         stats = self._stats[news["batch"]]
@@ -328,10 +331,10 @@ class Driver:
                 self.goal_weights = published.result()
 
     def _is_resident(self, news: dict[str, Any]) -> None:
-        if news["worker"] in self._residents:
-            before = self._residents[news["worker"]]
-            self.emit("worker_replaced", worker=news["worker"], cause=f"process {before} ended")
-        self._residents[news["worker"]] = news["pid"]
+        replica, pid = news["replica"], news["pid"]
+        if replica in self._residents:
+            self.emit("worker_replaced", worker=replica, cause=f"process {self._residents[replica]} ended")
+        self._residents[replica] = pid
 
     def _trained(self, key: str) -> Iteration:
         """Weights of a new version exist: publish them, release what produced them, account for it."""
@@ -342,7 +345,8 @@ class Driver:
         now = time.monotonic()
         wall_s, self._last_s = now - self._last_s, now
         stats = self._stats.pop(iteration)
-        steps, self._steps_marked = self.env_steps - self._steps_marked, self.env_steps
+        steps = sum(self._steps.pop(iteration, {}).values())
+        self.env_steps += steps
         stats |= self._generation | self.episodes.stats
         stats |= {
             "iteration": iteration,
@@ -365,7 +369,7 @@ class Driver:
         while self.goal_weights is None and any(_stage_of(key) in names for key in self._futures):
             self._next()
 
-    def _explain(self, key: str, future: Future) -> EbrlError:
+    def _explain(self, key: str, future: Future[Any]) -> EbrlError:
         """Why a task failed, as an error for the user."""
         error = future.exception() if future.status == "error" else None
         if isinstance(error, EbrlError):

@@ -185,6 +185,9 @@ class EnvironmentProcess:
             os.write(self._commands, wire.COMMAND.pack(wire.CLOSE, 0))
 
     def kill(self) -> None:
+        """End the process now. Safe to call twice."""
+        if self.descriptor < 0:
+            return
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
@@ -192,6 +195,7 @@ class EnvironmentProcess:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         os.close(self.descriptor)
+        self.descriptor = -1
         if self._log is not None:
             self._log.close()
 

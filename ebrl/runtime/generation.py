@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class GenerationEngine:
             with contextlib.suppress(OSError):
                 connection, slots, _ = connect(address(self._assignment.run, worker))
                 self._sources[number] = (connection, slots)
-                self._loop.watch(connection, lambda number=number: self._requested(number))
+                self._loop.watch(connection, partial(self._requested, number))
 
     def _requested(self, number: int) -> None:
         connection, slots = self._sources[number]

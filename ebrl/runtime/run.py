@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +16,12 @@ import attrs
 import cloudpickle
 from safetensors.numpy import save_file
 
-from ebrl.errors import EbrlError, Interrupted
+from ebrl.errors import EbrlError, Interrupted, UsageError
 from ebrl.graph.items import Weights
+from ebrl.graph.load import loading
 from ebrl.graph.model import Graph, PolicyRef
 from ebrl.graph.plan import Plan
+from ebrl.graph.source import caller_place
 from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import RunRecorder
 from ebrl.observe.run_directory import RunConfig, RunDirectory
@@ -27,6 +32,7 @@ from ebrl.runtime.cluster import Cluster, WorkerSpec
 from ebrl.runtime.driver import Driver, Iteration
 
 CHECKPOINT_EVERY = 10  # iterations
+INSIDE = "EBRL_WORKER"  # environment variable of stage workers and what they start: no run may begin there
 
 
 def launch(
@@ -44,10 +50,19 @@ def launch(
     run_dir: where everything about the run is kept; default ``runs/<workflow>-<time>``.
     schedule: ``ebrl`` has no barriers, ``sync`` has all of them.
     scheduler: address of a Dask scheduler whose nodes run ``ebrl worker``; None starts a cluster here.
-    seed: the source of all randomness.
+    seed: the source of all randomness; a resumed run keeps its own.
     resume: directory of an earlier run, which goes on from its newest checkpoint.
     observers: called with every `Event`.
+
+    Raises UsageError when called while a workflow file is being imported.
     """
+    if loading.get() or INSIDE in os.environ:
+        raise UsageError(
+            "a run would start while the workflow file is imported",
+            where="ebrl.launch",
+            place=caller_place(),
+            hint='put it under `if __name__ == "__main__":`',
+        )
     return Run(graph, run_dir, schedule, scheduler, seed, resume, observers)
 
 
@@ -83,6 +98,7 @@ class Run:
 
     def __enter__(self) -> Run:
         try:
+            self._terminate_like_ctrl_c()
             self._start()
         except BaseException:
             self._stack.close()
@@ -115,16 +131,20 @@ class Run:
 
     # Start
 
+    def _terminate_like_ctrl_c(self) -> None:
+        """SIGTERM (a batch system's word) ends the run in order, as Ctrl-C does."""
+        if threading.current_thread() is threading.main_thread():
+            before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+            self._stack.callback(signal.signal, signal.SIGTERM, before)
+
     def _start(self) -> None:
         run_dir, schedule, scheduler, resume = self._options
-        saved = self._open_directory(run_dir, schedule, scheduler, resume)
         run = secrets.token_hex(4)
-        self._cluster = Cluster(scheduler)
-        self._cluster.__enter__()
-        self._stack.push(self._cluster)
+        self._cluster = self._stack.enter_context(Cluster(scheduler))
         pools = self._cluster.pools()
         node, pool = max(pools.items(), key=lambda entry: (len(entry[1].gpus), len(entry[1].cores)))
         self.plan = first_plan(self.graph, pool, schedule)
+        saved = self._open_directory(run_dir, schedule, scheduler, resume)
         label = "" if scheduler is None else f"{run}:"
         assignments = self._assignments(run, label, saved)
         workers = [_worker(self.plan, replica) for replicas in assignments.values() for replica in replicas]
@@ -149,13 +169,15 @@ class Run:
     def _open_directory(
         self, run_dir: str | Path | None, schedule: str, scheduler: str | None, resume: str | Path | None
     ) -> checkpoint.Checkpoint | None:
+        if resume is not None:
+            self.seed = RunConfig.read(Path(resume)).seed
+        config = RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler)
         if resume is None:
-            config = RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler)
             self._directory = RunDirectory.create(config, run_dir)
             saved = None
         else:
             saved = checkpoint.newest(Path(resume) / "checkpoints", self.graph.name)
-            self._directory = RunDirectory.reopen(resume, iteration=saved.iteration - 1)
+            self._directory = RunDirectory.reopen(resume, iteration=saved.iteration - 1, config=config)
         recorder = RunRecorder(self._directory, first_iteration=saved.iteration if saved else 0)
         self._stack.callback(recorder.close)
         self._observers.insert(0, recorder)
@@ -176,6 +198,7 @@ class Run:
                     stage=stage,
                     replica=replica,
                     packed_node=cloudpickle.dumps(self.graph.nodes[stage.name]),
+                    source_file=self.graph.nodes[stage.name].stage.function.__code__.co_filename,
                     ports={edge.input: edge.source for edge in self.graph.inputs(stage.name)},
                     seed=self.seed,
                     chunk=chunk,
@@ -255,7 +278,7 @@ def _worker(plan: Plan, assignment: Assignment) -> WorkerSpec:
     threads = {"simulation": plan.max_staleness + 3, "generation": 4}.get(assignment.stage.kind, 1)
     quota = assignment.stage.quota
     resources: dict[str, float] = {"CPU": float(len(quota.cores)), assignment.tag: float(threads)}
-    environment = {name: str(quota.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    environment = {INSIDE: assignment.tag}
     if quota.gpus:
         resources["GPU"] = float(len(quota.gpus))
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(quota.gpus)

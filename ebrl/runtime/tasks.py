@@ -41,13 +41,14 @@ def warm(assignment: Assignment) -> None:
 
 def probe(assignment: Assignment) -> SimulatorSpec:
     """Start the simulation engine; returns what its simulators declare."""
-    return _simulation(assignment, 0).spec()
+    spec: SimulatorSpec = _simulation(assignment, int((assignment.restored or {}).get("iteration", 0))).spec()
+    return spec
 
 
 def advance(assignment: Assignment, batch: int, count: int, min_version: int) -> list[Trajectory]:
     """Advance the resident simulators until `count` windows of `batch` are complete."""
     engine = _simulation(assignment, batch)
-    trajectories = engine.advance(batch, count, min_version)
+    trajectories: list[Trajectory] = engine.advance(batch, count, min_version)
     steps = sum(int(trajectory.steps.sum()) for trajectory in trajectories)
     _tell(assignment, "rollout", batch=batch, env_steps=steps, **engine.telemetry())
     return trajectories
@@ -188,7 +189,7 @@ def _items(result: Any) -> list[Any]:
 
 
 def _tell(assignment: Assignment, kind: str, **data: Any) -> None:
-    message = {"kind": kind, "stage": assignment.stage.name, "worker": assignment.worker, **data}
+    message = {"kind": kind, "stage": assignment.stage.name, "replica": assignment.worker, **data}
     get_worker().log_event(topic(assignment.run), message)
 
 

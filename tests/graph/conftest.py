@@ -9,11 +9,12 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def fresh_imports() -> Iterator[None]:
-    """Forget what a test imported from outside the packages: workflow files and their helpers share names."""
-    path, before = list(sys.path), set(sys.modules)
+    """Forget what a test imported from folders that it added: workflow files and their helpers share names."""
+    path, modules = list(sys.path), set(sys.modules)
     yield
+    added = set(sys.path) - set(path)
     sys.path[:] = path
-    for name in set(sys.modules) - before:
+    for name in set(sys.modules) - modules:
         file = getattr(sys.modules[name], "__file__", None)
-        if file and "." not in name and "site-packages" not in Path(file).parts:
+        if file and str(Path(file).parent) in added:
             del sys.modules[name]

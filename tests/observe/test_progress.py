@@ -74,6 +74,12 @@ def test_live_display_shows_everything() -> None:
     target, out = console(terminal=True)
     display = progress(target)
     assert isinstance(display, LiveProgress)
+    with display:
+        assert "starting the workers" in out.getvalue()
+        show(display, out)
+
+
+def show(display: LiveProgress, out: io.StringIO) -> None:
     feed(display, STARTED)
     assert "waiting for the first iteration" in out.getvalue()
     out.truncate(0)
@@ -87,19 +93,17 @@ def test_live_display_shows_everything() -> None:
         assert text in shown, text
     feed(display, ("finished", SUMMARY))
     assert "lift_ppo: finished" in out.getvalue()
-    display.close()
 
 
 def test_live_display_fits_a_low_terminal() -> None:
     target, out = console(terminal=True, width=80, height=16)
-    display = LiveProgress(target)
-    feed(display, STARTED, *[("iteration", {**ROW, "iteration": n}) for n in range(30)])
-    out.seek(0)
-    out.truncate()
-    feed(display, ("iteration", {**ROW, "iteration": 99}))
-    assert " 99 " in out.getvalue(), "the newest iteration is always shown"
-    assert len(out.getvalue().splitlines()) <= 16
-    display.close()
+    with LiveProgress(target) as display:
+        feed(display, STARTED, *[("iteration", {**ROW, "iteration": n}) for n in range(30)])
+        out.seek(0)
+        out.truncate()
+        feed(display, ("iteration", {**ROW, "iteration": 99}))
+        assert " 99 " in out.getvalue(), "the newest iteration is always shown"
+        assert len(out.getvalue().splitlines()) <= 16
 
 
 def test_markup_in_messages_is_text() -> None:

@@ -1,0 +1,76 @@
+"""What a rollout knows of one environment: its process, and how far it is in episode, window and chunk."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from ebrl.graph.items import Array, Episode
+from ebrl.runtime.environment import EnvironmentProcess
+from ebrl.runtime.slots import Slots
+from ebrl.runtime.trajectories import TrajectoryRecorder
+from ebrl.schedule.windows import Window
+
+
+@attrs.define
+class EnvironmentState:
+    """Life of an environment: start, reset, idle, asking, step, asking ... reset ... gone."""
+
+    process: EnvironmentProcess
+    number: int
+    episode: int = 0
+    replay: list[Array] = attrs.field(factory=list)
+    """Action chunks that bring it to where a checkpoint left it."""
+    restarts: int = 0
+    """Processes that were lost since its last finished episode."""
+    work: str = "start"
+    began_s: float = 0.0
+    """When the present start, reset or step began (monotonic clock); 0 while none is running."""
+    core: int | None = None
+    recorder: TrajectoryRecorder | None = None
+
+    window: Window | None = None
+    left: int = 0
+    """Chunk-steps that the window still has."""
+
+    chunks: int = 0
+    """Chunks of this episode so far."""
+    steps: int = 0
+    """Environment steps of its finished chunks."""
+    reward: float = 0.0
+    success: bool | None = None
+    actions: list[Array] = attrs.field(factory=list)
+    """Chunks of this episode, where a resume may replay them."""
+
+    executed: int = 0
+    """Actions of the present chunk."""
+    asked: bool = False
+    """Its present observation was handed to the actor, or is about to be."""
+    restart: bool = False
+    """Begin anew when the present reset or step is done."""
+
+    def begin_episode(self) -> None:
+        self.work, self.began_s = "reset", 0.0
+        self.chunks = self.steps = self.executed = 0
+        self.reward, self.success = 0.0, None
+        self.actions, self.asked, self.restart = [], False, False
+
+    def begin_chunk(self) -> None:
+        self.work, self.executed = "step", 0
+
+    def chunk_done(self, slots: Slots, row: int, *, keep_actions: bool) -> None:
+        """Count the chunk in slot `row`, and record it."""
+        self.chunks += 1
+        self.steps += self.executed
+        self.reward += float(slots["rewards"][row].sum(dtype=np.float64))
+        if keep_actions:
+            self.actions.append(slots["actions"][row].copy())
+        if self.recorder is not None and self.recorder.recording:
+            self.recorder.chunk(self.executed)
+            self.left -= 1
+        self.executed = 0
+
+    def result(self, *, lost: bool = False) -> Episode:
+        """The episode as it ends now."""
+        success = None if lost else self.success
+        return Episode(self.number, self.episode, self.steps + self.executed, self.reward, success, lost=lost)

@@ -1,0 +1,54 @@
+"""What a rollout is told once, when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from ebrl.graph.items import Array
+from ebrl.runtime.environment import EnvironmentOrder
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Deadlines:
+    """Seconds after which an environment counts as hung, by what it is doing."""
+
+    start_s: float = 300.0
+    reset_s: float = 120.0
+    step_s: float = 60.0
+
+    def of(self, work: str) -> float | None:
+        """The limit for `work`; None where nothing is asked of the environment."""
+        return {"start": self.start_s, "reset": self.reset_s, "step": self.step_s}.get(work)
+
+
+@attrs.define(frozen=True, kw_only=True)
+class RolloutSettings:
+    order: EnvironmentOrder
+    num_envs: int
+    num_steps: int | None
+    """Chunk-steps of one window; None: a window is one whole episode, and nothing is recorded."""
+    chunk: int
+    cores: tuple[int, ...]
+    """One environment runs on each at a time."""
+    bind: bool = False
+    """Move an environment's threads to the core that it was granted."""
+    seed: int = 0
+    purpose: str = "simulate"
+    """Separates the random streams of several rollouts of one run."""
+    numbers: Sequence[int] = attrs.field()
+    """The environments' numbers, which they are seeded and reported by; replicas that share a stage's
+    environments have different ones. Default: from 0."""
+    step_barrier: bool = False
+    in_order: bool = False
+    """Results do not depend on timing (see `Windows`)."""
+    deadlines: Deadlines = Deadlines()
+    most_restarts: int = 3
+    """Restarts of one environment without a finished episode between them, before it is given up."""
+    resume: Mapping[int, tuple[int, Sequence[Array]]] = attrs.field(factory=dict)
+    """Per number: the episode to begin with, and the action chunks to replay in it."""
+
+    @numbers.default
+    def _from_zero(self) -> Sequence[int]:
+        return range(self.num_envs)

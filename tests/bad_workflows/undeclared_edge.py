@@ -1,0 +1,12 @@
+import ebrl
+
+from good_stages import generate, simulate, train
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, ebrl.latest(ebrl.Weights))
+    weights <<= train(policy, trajectories)

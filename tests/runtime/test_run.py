@@ -1,0 +1,97 @@
+"""Whole runs: results, determinism, what the scheduler shows, how errors of stages end a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ebrl.errors import SimulatorNotFound, StageError, UsageError
+
+from .conftest import WORKFLOWS, Outcome
+
+
+def test_a_run_leaves_what_it_promises(launch: Callable[..., Outcome]) -> None:
+    outcome = launch("judged")
+    assert [row["iteration"] for row in outcome.metrics()] == [0, 1, 2, 3]
+    assert [report["iteration"] for report in outcome.of("report")] == [2, 4]
+    summary = json.loads((outcome.folder / "summary.json").read_text())
+    assert (summary["status"], summary["env_steps"], summary["iterations"]) == ("finished", 4 * 4 * 16, 4)
+    assert summary["max_staleness_seen"] <= 1
+    files = {path.name for path in outcome.folder.iterdir()}
+    assert files >= {"config.json", "plan.json", "events.jsonl", "metrics.jsonl", "checkpoints", "policy.safetensors"}
+    assert (outcome.folder / "checkpoints" / "000004" / "weights.safetensors").exists()
+
+
+def test_the_same_seed_gives_the_same_metrics(launch: Callable[..., Outcome]) -> None:
+    sync = launch(schedule="sync", seed=3)
+    again = launch(schedule="sync", seed=3)
+    barrier_free = launch("small", "max_staleness=0", seed=3)
+    other = launch(schedule="sync", seed=4)
+    assert sync.metrics() == again.metrics()
+    assert barrier_free.metrics() == sync.metrics()
+    assert other.metrics() != sync.metrics()
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(launch: Callable[..., Outcome]) -> None:
+    whole = launch(schedule="sync")
+    part = launch("small", "iterations=3", schedule="sync")
+    resumed = launch(schedule="sync", resume=part.folder)
+    assert resumed.metrics() == whole.metrics()
+    assert resumed.summary["env_steps"] == whole.summary["env_steps"]
+
+
+def test_the_scheduler_shows_stages_and_annotations(launch: Callable[..., Outcome]) -> None:
+    seen: dict[str, Any] = {}
+
+    def look(run: Any, iteration: Any) -> None:
+        seen.update(run._cluster.client.run_on_scheduler(_scheduler_view))
+        seen["link"] = run.dashboard_link
+
+    outcome = launch("judged", during=look)
+    assert {"simulate", "generate", "train_ppo"} <= seen["groups"]
+    assert set(seen["resources"]) == {"simulate-0", "generate-0", "train_ppo-0", "shaped-0", "evaluate-0"}
+    cores = len(outcome.of("started")[0]["plan"].stage("simulate").quota.cores)
+    assert all(resources["CPU"] == cores for resources in seen["resources"].values())
+    assert all(resources[name] >= 1 for name, resources in seen["resources"].items())
+    assert seen["link"].startswith("http://127.0.0.1:")
+    assert all(address.startswith("tcp://127.0.0.1:") for address in seen["addresses"])
+
+
+def _scheduler_view(dask_scheduler: Any) -> dict[str, Any]:
+    return {
+        "groups": set(dask_scheduler.task_prefixes),
+        "resources": {worker.name: dict(worker.resources) for worker in dask_scheduler.workers.values()},
+        "addresses": [dask_scheduler.address, *dask_scheduler.workers],
+    }
+
+
+@pytest.mark.parametrize(("how", "first"), [("raise", "RuntimeError: too many cooks"), ("exit", "SystemExit: 3")])
+def test_a_stage_that_raises_ends_the_run_with_its_cause(launch: Callable[..., Outcome], how: str, first: str) -> None:
+    with pytest.raises(StageError) as caught:
+        launch("failing", f"how={how}")
+    assert caught.value.where == "fussy"
+    assert caught.value.message == first
+    assert "small.py" in caught.value.detail
+    assert "hosting.py" not in caught.value.detail
+
+
+def test_an_unknown_environment_is_one_clear_error(launch: Callable[..., Outcome]) -> None:
+    with pytest.raises(SimulatorNotFound) as caught:
+        launch("small", "task=gymnasium:Pendulom-v1")
+    assert caught.value.render() == (
+        "error: simulate.env: no 'Pendulom-v1' in Gymnasium's registry\n"
+        "  hint: did you mean 'Pendulum-v1' or 'phys2d/Pendulum-v0' or 'InvertedPendulum-v5'?"
+    )
+
+
+def test_a_launch_at_module_level_is_refused(tmp_path: Any) -> None:
+    from ebrl.graph.load import load_workflow
+
+    file = tmp_path / "eager.py"
+    file.write_text(WORKFLOWS.read_text() + "\n\nebrl.launch(small())\n")
+    (tmp_path / "rewards.py").write_text((WORKFLOWS.parent / "rewards.py").read_text())
+    with pytest.raises(UsageError, match="a run would start while the workflow file is imported"):
+        load_workflow(f"{file}:small")
