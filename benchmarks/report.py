@@ -24,6 +24,7 @@ from rich.table import Table
 
 from ebrl.resources.pool import ResourcePool
 
+WIDTH = 120
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = (
     "ebrl",
@@ -38,6 +39,11 @@ PACKAGES = (
 )
 BUSY_LOAD = 0.5
 """Load average before the first measurement from which a report says that the machine was not its own."""
+
+
+def wide_console() -> Console:
+    """Tables are not cut where the output is a file."""
+    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
 
 
 @attrs.define(frozen=True)
@@ -135,8 +141,8 @@ class Report:
     def show(self, console: Console) -> None:
         """Print the machine, all tables and the goals."""
         here = self.machine
-        console.print(f"{here['processor']}, {here['cores']} cores, {here['memory_mib']} MiB", highlight=False)
-        console.print(", ".join(f"{name} {version}" for name, version in self.versions.items()), highlight=False)
+        console.print(f"{here['processor']}, {here['cores']} cores, {here['memory_mib']} MiB")
+        console.print(", ".join(f"{name} {version}" for name, version in self.versions.items()))
         if here["load_average"] > BUSY_LOAD:
             console.print(
                 f"The machine was busy before the start: load average {here['load_average']}.", style="yellow"
@@ -146,7 +152,7 @@ class Report:
         for goal in self.goals:
             wanted = f"{'at least' if goal.at_least else 'below'} {goal.goal:g}"
             outcome = "met" if goal.met else "not met"
-            console.print(f"Goal {goal.name}: {goal.value:.4g}, {wanted}: {outcome}", highlight=False)
+            console.print(f"Goal {goal.name}: {goal.value:.4g}, {wanted}: {outcome}")
 
     def plain(self) -> dict[str, Any]:
         return {

@@ -29,20 +29,22 @@ class SteadyState:
     ) -> None:
         self._skip, self._measure_s = skip, measure_s
         self._steps_per_iteration = steps_per_iteration
-        self._counters = lambda: {"machine": machine_cpu_s(), **counters()}
+        self._counters = counters
         self._done = 0
         self._first: tuple[float, Mapping[str, float]] | None = None
         self._last: tuple[float, Mapping[str, float]] | None = None
 
     def iteration_done(self) -> bool:
         """An iteration, training included, has just ended. True: the measurement is complete."""
+        if self._last is not None:
+            return True
         self._done += 1
         now_s = time.monotonic()
         if self._first is None:
             if self._done >= self._skip:
-                self._first = (now_s, self._counters())
-        elif self._last is None and now_s - self._first[0] >= self._measure_s:
-            self._last = (now_s, self._counters())
+                self._first = (now_s, self._read())
+        elif now_s - self._first[0] >= self._measure_s:
+            self._last = (now_s, self._read())
         return self._last is not None
 
     def result(self) -> dict[str, Any]:
@@ -61,11 +63,14 @@ class SteadyState:
             "grown": {name: after[name] - before[name] for name in after},
         }
 
+    def _read(self) -> dict[str, float]:
+        return {"machine": machine_cpu_s(), **self._counters()}
+
 
 def machine_cpu_s() -> float:
     """CPU seconds of everything on this machine."""
     times = psutil.cpu_times()._asdict()
-    return sum(times[name] for name in ("user", "nice", "system", "irq", "softirq", "steal") if name in times)
+    return sum(float(times[name]) for name in ("user", "nice", "system", "irq", "softirq", "steal") if name in times)
 
 
 def own_cpu_s() -> float:

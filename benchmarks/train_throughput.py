@@ -17,34 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from report import Goal, Report, Spread, ratios
+from report import Report, wide_console
 from rich.console import Console
 from rounds import RepetitionFailed, in_fresh_process, interleaved
+from train_results import TASKS, VARIANTS, TaskResults
 
-VARIANTS = {
-    "sb3-1": "stable-baselines3, 1 torch thread",
-    "sb3-2": "stable-baselines3, 2 torch threads",
-    "ebrl": "EBRL, schedule ebrl",
-    "sync": "EBRL, schedule sync",
-    "simulators": "simulators alone (limit)",
-}
-TASKS = {"lift": "robosuite Lift", "reach": "FetchReachDense-v4"}
-SHARES = {
-    "simulation": "simulation (environment processes)",
-    "generation": "generation (its worker's process)",
-    "training": "training (its tasks)",
-    "engine": "engine (simulation worker's process)",
-    "driver": "driver, with Dask's scheduler",
-    "rest": "training worker outside its tasks",
-    "training process": "stable-baselines3's own process",
-    "others": "programs of others",
-    "idle": "idle",
-}
-SPEEDUP_GOAL = 1.08
-ENGINE_GOAL_US = 150.0
 TIMEOUT_S = 300.0
-
-Results = dict[str, list[dict[str, Any]]]
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -59,6 +37,8 @@ class Extent:
     settings: dict[str, Any]
     """Of the workflow; empty for the ones that people train with."""
     variants: tuple[str, ...] = tuple(VARIANTS)
+    judged: bool = True
+    """Whether goals apply."""
 
 
 FULL = Extent(repetitions=3, measure_s={"lift": 25.0, "reach": 8.0}, skip=3, settings={"num_envs": 8, "num_steps": 64})
@@ -68,6 +48,7 @@ QUICK = Extent(
     skip=2,
     settings={"num_envs": 2, "num_steps": 32, "minibatch": 32},
     variants=("sb3-1", "ebrl", "sync", "simulators"),
+    judged=False,
 )
 
 
@@ -81,25 +62,28 @@ def main() -> int:
     if arguments.repetitions:
         extent = attrs.evolve(extent, repetitions=arguments.repetitions)
 
-    console = Console()
+    console = wide_console()
     report = Report(name="train_throughput")
     began_s = time.monotonic()
     try:
         for task in arguments.task or TASKS:
-            add_task(report, task, measure(task, extent, console), extent)
+            results = TaskResults(task=task, settings=extent.settings, rounds=measure(task, extent, console))
+            results.add_to(report)
+            if extent.judged:
+                results.add_goals(report)
     except RepetitionFailed as failure:
-        console.print(str(failure), style="red", markup=False, highlight=False)
+        console.print(str(failure), style="red", markup=False)
         return 1
     report.show(console)
-    console.print(f"Took {time.monotonic() - began_s:.0f} s.", highlight=False)
+    console.print(f"Took {time.monotonic() - began_s:.0f} s.")
     if arguments.quick:
         console.print("Quick: tiny sizes and one short measurement each; goals are judged by the full run only.")
     elif not arguments.task:
-        console.print(f"Kept in {report.save()}", highlight=False)
+        console.print(f"Kept in {report.save()}")
     return 0
 
 
-def measure(task: str, extent: Extent, console: Console) -> Results:
+def measure(task: str, extent: Extent, console: Console) -> dict[str, list[dict[str, Any]]]:
     """All repetitions of all variants, one after the other."""
 
     def once(variant: str, repetition: int) -> dict[str, Any]:
@@ -116,79 +100,10 @@ def measure(task: str, extent: Extent, console: Console) -> Results:
             timeout_s=TIMEOUT_S,
         )
         name = f"{TASKS[task]}, round {repetition + 1}: {VARIANTS[variant]}"
-        console.print(f"{name}: {result['env_steps_per_s']:.0f} environment steps/s", highlight=False)
+        console.print(f"{name}: {result['env_steps_per_s']:.0f} environment steps/s")
         return result
 
     return interleaved(extent.variants, extent.repetitions, once)
-
-
-def add_task(report: Report, task: str, results: Results, extent: Extent) -> None:
-    """Figures, tables and goals of one task."""
-    rates = {variant: [result["env_steps_per_s"] for result in rounds] for variant, rounds in results.items()}
-    baseline = max((name for name in rates if name.startswith("sb3-")), key=lambda name: Spread.of(rates[name]).median)
-    speedups = {variant: ratios(values, rates[baseline]) for variant, values in rates.items()}
-    sizes = ", ".join(f"{value} {name}" for name, value in extent.settings.items())
-    report.table(
-        f"{TASKS[task]}: training included ({sizes}; ratio to {VARIANTS[baseline]})",
-        ["", "environment steps/s", "ratio"],
-        [[VARIANTS[name], Spread.of(rates[name]).text(), speedups[name].text(".2f")] for name in results],
-    )
-    shares = {name: _shares(rounds) for name, rounds in results.items() if "grown" in rounds[0]}
-    columns = (baseline, "ebrl", "sync")
-    report.table(
-        f"{TASKS[task]}: share of all cores, %",
-        ["", "stable-baselines3", "EBRL, ebrl", "EBRL, sync"],
-        [
-            [text, *(f"{100 * shares[name][key]:.1f}" if key in shares[name] else "" for name in columns)]
-            for key, text in SHARES.items()
-        ],
-    )
-    costs = {name: _engine_us(results[name]) for name in ("ebrl", "sync")}
-    report.table(
-        f"{TASKS[task]}: the engine's own cost",
-        ["", "engine, us per environment step", "staleness"],
-        [
-            [VARIANTS[name], cost.text(), f"{Spread.of([r['staleness_mean'] for r in results[name]]).median:.2f}"]
-            for name, cost in costs.items()
-        ],
-    )
-    report.figures[task] = {
-        "settings": extent.settings,
-        "baseline": baseline,
-        "env_steps_per_s": {name: Spread.of(values) for name, values in rates.items()},
-        "ratio": speedups,
-        "shares": shares,
-        "engine_us_per_env_step": costs,
-        "repetitions": results,
-    }
-    if task == "lift" and extent is FULL:
-        report.goals += [
-            Goal(name="Lift, EBRL over stable-baselines3", value=speedups["ebrl"].median, goal=SPEEDUP_GOAL),
-            Goal(
-                name="Lift, engine us per environment step",
-                value=costs["ebrl"].median,
-                goal=ENGINE_GOAL_US,
-                at_least=False,
-            ),
-        ]
-
-
-def _shares(rounds: list[dict[str, Any]]) -> dict[str, float]:
-    """Median share of all cores by what they were spent on; the keys are those of `SHARES`."""
-    shares = [_share(result["grown"], result["wall_s"] * result["cores"]) for result in rounds]
-    return {key: Spread.of([share[key] for share in shares]).median for key in shares[0]}
-
-
-def _share(grown: dict[str, float], available_s: float) -> dict[str, float]:
-    ours = {key: grown[key] / available_s for key in SHARES if key in grown}
-    total = sum(ours.values())
-    others = max(0.0, grown["machine"] / available_s - total)
-    return ours | {"others": others, "idle": max(0.0, 1.0 - total - others)}
-
-
-def _engine_us(rounds: list[dict[str, Any]]) -> Spread:
-    """CPU of the simulation worker's own process per environment step."""
-    return Spread.of([1e6 * result["grown"]["engine"] / result["grown"]["rolled_out"] for result in rounds])
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ class TrainingTask:
 
     @property
     def simulator(self) -> SimulatorRef:
-        return self._reference("simulation", SimulatorRef)
+        reference: SimulatorRef = self._reference("simulation", SimulatorRef)
+        return reference
 
     @property
     def policy(self) -> dict[str, Any]:

@@ -27,8 +27,6 @@ class Assignment:
     """The `Node`, pickled: user code is unpacked where its errors can be reported."""
     source_file: str
     """Where the node's function was written."""
-    ports: Mapping[str, str]
-    """Input port -> stage that feeds it."""
     seed: int
     chunk: int
     max_staleness: int
@@ -36,8 +34,8 @@ class Assignment:
     path: Sequence[str] = ()
     """Folders to import user modules from."""
     log_folder: str | None = None
-    sources: Sequence[str] = ()
-    """Of a generation stage: workers whose observations it serves."""
+    sources: Mapping[str, bool] = attrs.field(factory=dict)
+    """Of a generation stage: the workers whose observations it serves, and whether they run on another node."""
     spec: SimulatorSpec | None = None
     """What the simulators of the workflow declare, once known."""
     restored: Mapping[str, Any] | None = None

@@ -17,6 +17,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import attrs
@@ -24,12 +25,14 @@ import attrs
 from ebrl.runtime.slots import Slots
 
 _HEADER = struct.Struct("<?I")  # hungry, number of rows
+_GREETING_S = 5.0  # a simulation worker that does not greet in this time is stuck; try again later
 _PEER = struct.Struct("3i")  # pid, uid, gid of the other end
 
 
 def address(run: str, worker: str) -> str:
     """Where the channel of simulation worker `worker` is found: an abstract name on Linux, else a path."""
-    name = f"ebrl-{run}-{worker}"
+    # A digest, since the system allows 107 bytes and stages may have long names.
+    name = f"ebrl-{blake2b(f'{run}/{worker}'.encode(), digest_size=16).hexdigest()}"
     return f"\0{name}" if sys.platform == "linux" else os.path.join(tempfile.gettempdir(), name)
 
 
@@ -93,14 +96,16 @@ class Listener:
         return self._socket.fileno()
 
     def accept(self) -> Connection | None:
-        """A new generation worker, or None when a stranger knocked."""
+        """A new generation worker, or None when a stranger knocked, or one that is gone already."""
         connected, _ = self._socket.accept()
-        if _uid(connected) not in (None, os.getuid()):
+        greeting = json.dumps({"layout": self._slots.layout, **self._extra}).encode()
+        try:
+            _refuse_strangers(connected)
+            socket.send_fds(connected, [struct.pack("<I", len(greeting))], [self._slots.descriptor])
+            connected.sendall(greeting)
+        except OSError:
             connected.close()
             return None
-        greeting = json.dumps({"layout": self._slots.layout, **self._extra}).encode()
-        socket.send_fds(connected, [struct.pack("<I", len(greeting))], [self._slots.descriptor])
-        connected.sendall(greeting)
         return Connection(connected)
 
     def close(self) -> None:
@@ -113,12 +118,15 @@ class Listener:
 def connect(where: str) -> tuple[Connection, Slots, dict[str, Any]]:
     """The generation side; raises OSError while nobody listens."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(_GREETING_S)
     try:
         connected.connect(where)
+        _refuse_strangers(connected)
         size, descriptors, _, _ = socket.recv_fds(connected, 4, 1)
         if len(size) < 4 or not descriptors:
             raise ConnectionResetError("the simulation worker closed the channel")
         greeting = json.loads(_exactly(connected, struct.unpack("<I", size)[0]))
+        connected.settimeout(None)
     except BaseException:
         connected.close()
         raise
@@ -136,8 +144,10 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
     return data
 
 
-def _uid(connected: socket.socket) -> int | None:
+def _refuse_strangers(connected: socket.socket) -> None:
+    """Raise PermissionError when the other end belongs to another user, as far as the system tells."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return None
+        return
     uid: int = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
-    return uid
+    if uid != os.getuid():
+        raise PermissionError(f"the other end of the channel belongs to user {uid}")

@@ -6,6 +6,7 @@ the thread that started it ends, so that it never outlives its worker.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import ctypes
 import faulthandler
@@ -17,7 +18,6 @@ import pickle
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,27 +26,39 @@ import numpy as np
 from ebrl.backends.protocols import Simulator, SimulatorSpec, Space
 from ebrl.graph.items import ActionChunk, Step
 from ebrl.runtime import wire
-from ebrl.runtime.slots import Slots
-
-
-class ContractError(Exception):
-    """The simulator gave something else than it declared."""
+from ebrl.runtime.failure import ContractError, describe
+from ebrl.runtime.slots import TEXT_BYTES, Slots
 
 
 def main() -> None:
-    memory, reply = int(sys.argv[1]), int(sys.argv[2])
-    _die_with_parent(int(sys.argv[3]))
-    commands = os.dup(0)
-    # A simulator that reads from standard input or prints must disturb nobody.
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    faulthandler.enable()
+    memory, reply, order, parent = (int(argument) for argument in sys.argv[1:5])
+    _die_with_parent(parent)
+    for descriptor in (memory, reply, order):
+        os.set_inheritable(descriptor, False)  # what the simulator starts must not keep the pipe open
+    commands, log = os.dup(0), os.dup(2)
+    _seclude()
+    faulthandler.enable(log)
     if hasattr(faulthandler, "register"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-    _Child(commands, reply, memory).serve()
+        faulthandler.register(signal.SIGUSR1, log, all_threads=True)
+    with contextlib.suppress(BrokenPipeError):  # the worker is gone
+        _Child(commands, reply, memory).serve(order)
     # Simulators may hang in their clean-up (renderers, threads); the work is done.
     os._exit(0)
+
+
+def _seclude() -> None:
+    """A simulator that reads from standard input or prints must disturb nobody."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    with contextlib.suppress(AttributeError):
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # prints before a crash must not be lost
+    builtins.input = _refuse_input
+
+
+def _refuse_input(prompt: object = "", /) -> str:
+    raise ContractError(f"the simulator asked for keyboard input: {str(prompt)!r}")
 
 
 class _Child:
@@ -61,7 +73,14 @@ class _Child:
         self.steps: Iterator[Step] | None = None
         self.position = 0
 
-    def serve(self) -> None:
+    def serve(self, order: int) -> None:
+        began = time.perf_counter()
+        try:
+            with open(order, "rb") as paper:
+                self._create(pickle.load(paper), began)
+        except BaseException as error:  # SystemExit of a simulator is a failure of that simulator
+            self._failed(error, began)
+            return
         while header := _read(self.commands, wire.COMMAND.size):
             operation, value = wire.COMMAND.unpack(header)
             began = time.perf_counter()
@@ -72,19 +91,18 @@ class _Child:
                     self._reset(value, began)
                 elif operation == wire.ATTACH:
                     self._attach(json.loads(_read(self.commands, value)))
-                elif operation == wire.CREATE:
-                    self._create(json.loads(_read(self.commands, value)), began)
                 else:
                     break
-            except BaseException as error:  # SystemExit of a simulator is a failure of that simulator
-                self._say(wire.FAILED, began, text=json.dumps(_describe(error)))
+            except BaseException as error:
+                self._failed(error, began)
+                break
         with contextlib.suppress(BaseException):
             self.simulator.close()
 
     def _create(self, order: dict[str, Any], began: float) -> None:
         sys.path[:0] = [path for path in order["path"] if path not in sys.path]
         self.program = _load(order["program"])
-        simulator = _load(order["factory"])(order["target"], **pickle.loads(bytes.fromhex(order["options"])))
+        simulator = _load(order["factory"])(order["target"], **pickle.loads(order["options"]))
         if simulator is None or not isinstance(getattr(simulator, "spec", None), SimulatorSpec):
             raise ContractError(
                 f"the factory of {order['name']} returned {_kind(simulator)}; expected a Simulator with a "
@@ -109,7 +127,7 @@ class _Child:
             chunk = ActionChunk(self.slots["actions"][self.row].copy())
             self.slots["rewards"][self.row] = 0.0
             self.steps, self.position = iter(self.program(self.simulator, chunk)), 0
-        step, executed = None, 0
+        step, success, executed = None, None, 0
         for _ in range(abs(count)):
             following = next(self.steps, None)
             if following is None:
@@ -118,6 +136,8 @@ class _Child:
             self.slots["rewards"][self.row, self.position] = step.reward
             self.position += 1
             executed += 1
+            if step.success is not None:
+                success = bool(success or step.success)
             if step.terminated or step.truncated:
                 break
         if step is None:
@@ -126,14 +146,18 @@ class _Child:
         if over or self.position == self.slots.chunk:
             self._show(step.observation, "step")
             self.steps = None
-        success = -1 if step.success is None else int(bool(step.success))
-        self._say(wire.DONE, began, bool(step.terminated), bool(step.truncated), success, executed)
+        outcome = -1 if success is None else int(success)
+        self._say(wire.DONE, began, bool(step.terminated), bool(step.truncated), outcome, executed)
 
     def _checked(self, step: Any) -> Step:
         if not isinstance(step, Step):
             raise ContractError(f"the simulation stage yielded {_kind(step)}; expected Step")
-        if not math.isfinite(step.reward):
-            raise ContractError(f"reward is {step.reward} at step {self.position} of the chunk")
+        try:
+            finite = math.isfinite(step.reward)
+        except TypeError:
+            raise ContractError(f"the reward is {_kind(step.reward)}; expected a number") from None
+        if not finite:
+            raise ContractError(f"the reward is {step.reward}")
         return step
 
     def _show(self, observation: Any, call: str) -> None:
@@ -146,6 +170,9 @@ class _Child:
                 raise ContractError(f"{call}() gave no observation '{key}'; declared: {', '.join(declared)}")
             _check(key, space, observation[key], call)
         self.slots.write_observation(self.row, observation)
+
+    def _failed(self, error: BaseException, began: float) -> None:
+        self._say(wire.FAILED, began, text=json.dumps(describe(error)))
 
     def _say(
         self,
@@ -168,6 +195,8 @@ def _check(key: str, space: Space, value: Any, call: str) -> None:
     if space.dtype == "str":
         if not isinstance(value, str):
             raise ContractError(f"observation '{key}' from {call}(): expected text, got {_kind(value)}")
+        if len(value.encode()) > TEXT_BYTES:
+            raise ContractError(f"observation '{key}' from {call}(): text of more than {TEXT_BYTES} bytes")
         return
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or str(dtype) != space.dtype or shape != tuple(space.shape):
@@ -178,25 +207,9 @@ def _check(key: str, space: Space, value: Any, call: str) -> None:
     # The sum of floats is finite only where all are; one pass, no temporary.
     if dtype.kind == "f" and not math.isfinite(value.sum()) and not np.isfinite(value).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
-        raise ContractError(f"observation '{key}' from {call}() is {value[index]} at index {index}")
-
-
-def _describe(error: BaseException) -> dict[str, Any]:
-    """The exception as plain data; frames of this module are left out, the user's remain."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != __file__]
-    chain: BaseException = error
-    while chain.__context__ is not None and not chain.__suppress_context__:
-        chain = chain.__context__
-    lines = traceback.format_list(own) + traceback.format_exception_only(error)
-    first = [] if chain is error else ["first cause: ", *traceback.format_exception_only(chain)]
-    return {
-        "type": type(error).__name__,
-        "message": getattr(error, "message", None) or str(error),
-        "hint": getattr(error, "hint", ""),
-        "exit_code": getattr(error, "exit_code", 1),
-        "traceback": "".join(first + lines),
-    }
+        error = ContractError(f"observation '{key}' from {call}() is {value[index]} at index {index}")
+        error.add_note(np.array2string(value, threshold=100))
+        raise error
 
 
 def _load(reference: dict[str, str]) -> Any:

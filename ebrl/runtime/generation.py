@@ -89,11 +89,11 @@ class GenerationEngine:
             self._failure = failure
 
     def _connect(self) -> None:
-        for number, worker in enumerate(self._assignment.sources):
+        for number, where in enumerate(channels(self._assignment)):
             if number in self._sources:
                 continue
             with contextlib.suppress(OSError):
-                connection, slots, _ = connect(address(self._assignment.run, worker))
+                connection, slots, _ = connect(where)
                 self._sources[number] = (connection, slots)
                 self._loop.watch(connection, partial(self._requested, number))
 
@@ -152,3 +152,11 @@ class GenerationEngine:
         slots["actions"][rows] = chunks.column("actions")[chosen]
         slots["log_probs"][rows] = chunks.column("log_probs")[chosen]
         slots["version"][rows] = self._version
+
+
+def channels(assignment: Assignment) -> list[str]:
+    """Where on this node the observations of each source are found."""
+    return [
+        address(assignment.run, f"{source}@{assignment.worker}" if elsewhere else source)
+        for source, elsewhere in assignment.sources.items()
+    ]

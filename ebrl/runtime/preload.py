@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+
+from distributed import Worker
+
+from ebrl.runtime import bridge
 
 
-def dask_setup(worker: Any) -> None:
-    """Leave the terminal's process group: Ctrl-C is for the driver, which ends the workers in order."""
+def dask_setup(worker: Worker) -> None:
+    # Ctrl-C in a terminal is for the driver, which ends the workers in order.
     os.setpgid(0, 0)
+    bridge.install(worker)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from ebrl.graph.items import Array, Episode, Trajectory
 from ebrl.resources.affinity import bind
-from ebrl.runtime import faults
-from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, leave
+from ebrl.runtime.environment import Reply
+from ebrl.runtime.environment_pool import EnvironmentPool
 from ebrl.runtime.environment_state import EnvironmentState
 from ebrl.runtime.loop import Loop
+from ebrl.runtime.recording import Recording
+from ebrl.runtime.requests import Actor, Requests
 from ebrl.runtime.rollout_settings import Deadlines, RolloutSettings
 from ebrl.runtime.seeding import chunk_seed, reset_seed
 from ebrl.runtime.slots import Slots, anonymous_memory, layout
@@ -31,12 +32,6 @@ from ebrl.schedule.windows import Windows
 __all__ = ["Actor", "Counters", "Deadlines", "Rollout", "RolloutSettings"]
 
 _TICK_S = 0.5  # how often deadlines are looked at
-
-
-class Actor(Protocol):
-    """Where actions come from. Each request is answered once, through `Rollout.actions_arrived`."""
-
-    def request(self, rows: Sequence[int], *, hungry: bool) -> None: ...
 
 
 @attrs.define
@@ -67,57 +62,42 @@ class Rollout:
         self.counters = Counters()
         self.slots: Slots | None = None
         self.dispatcher = StepDispatcher(cores=settings.cores)
-        self.windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
+        windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
+        self._recording = Recording(windows, settings.num_steps, on_batch)
+        self._requests = Requests(barrier=StepBarrier() if settings.step_barrier else None)
         self._make_actor, self._actor = make_actor, None  # type: tuple[Any, Actor | None]
-        self._on_batch, self._on_lost, self._on_episode = on_batch, on_lost, on_episode
-        self._barrier = StepBarrier() if settings.step_barrier else None
-        self._requests: list[int] = []
-        self._unanswered: set[int] = set()
-        self._told_hungry = False
-        self._recorded: dict[int, list[tuple[int, Trajectory]]] = {}
-        self._given_up: list[EnvironmentGone] = []
-        self._next_tick_s = 0.0
+        self._on_lost, self._on_episode = on_lost, on_episode
+        self._next_check_s = 0.0
         self._purpose = reset_seed(0, settings.purpose, 0, 0)
         self._memory = anonymous_memory()
-        self._environments: list[EnvironmentState] = []
-        try:
-            for index, number in enumerate(settings.numbers):
-                episode, replay = settings.resume.get(number, (0, ()))
-                self._environments.append(self._start(index, episode, replay))
-        except BaseException:
-            self.close()
-            raise
+        self._pool = EnvironmentPool(settings, self.loop, self._memory, on_reply=self._answered, on_lost=self._lost)
+        self._environments = self._pool.states
 
     # Events from outside
 
     def admit(self, batch: int, count: int, min_version: int) -> None:
         """`count` windows of `batch` may be recorded, from weights of `min_version` on."""
-        if not count:
-            self._on_batch(batch, [])
-            return
-        self._recorded[batch] = []
-        self.windows.admit(batch, count, min_version)
+        self._recording.admit(batch, count, min_version)
         self._offer_idle()
         self._flush()
 
     def restart(self) -> None:
         """Drop all windows and begin again with the first episode of every environment."""
-        self.windows.clear()
-        self._recorded.clear()
+        self._recording.clear()
         for index in self.alive:
             environment = self._environments[index]
             environment.window, environment.episode, environment.replay = None, 0, []
             if environment.recorder is not None:
                 environment.recorder.drop()
             if environment.work in ("idle", "asking"):
-                self._withdraw(index)
+                self._requests.withdraw(index)
                 self._begin_reset(index, environment)
             elif environment.work in ("step", "reset"):
                 environment.restart = True
 
     def actions_arrived(self, rows: Sequence[int]) -> None:
         """The slots of `rows` hold a new action chunk."""
-        self._unanswered.difference_update(rows)
+        self._requests.answered(rows)
         for row in rows:
             environment = self._environments[row]
             if environment.work != "asking":  # it died meanwhile
@@ -131,9 +111,9 @@ class Rollout:
     def poll(self, timeout_s: float) -> None:
         """Handle what has happened, waiting at most `timeout_s` for something to happen."""
         self.loop.poll(min(timeout_s, _TICK_S))
-        if (now := time.monotonic()) >= self._next_tick_s:
-            self._next_tick_s = now + _TICK_S
-            self._look_after(now)
+        if (now := time.monotonic()) >= self._next_check_s:
+            self._next_check_s = now + _TICK_S
+            self._pool.check(now)
         self._flush()
 
     def positions(self) -> dict[int, tuple[int, list[Array]]]:
@@ -146,7 +126,7 @@ class Rollout:
 
     @property
     def alive(self) -> list[int]:
-        return [index for index, environment in enumerate(self._environments) if environment.work != "gone"]
+        return self._pool.alive
 
     def pids(self) -> list[int]:
         return [self._environments[index].process.pid for index in self.alive]
@@ -157,37 +137,20 @@ class Rollout:
 
     def close(self) -> None:
         """End all environments. Safe to call twice."""
-        leave([environment.process for environment in self._environments])
+        self._pool.close()
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
 
     # Life of an environment, see `EnvironmentState`
 
-    def _start(self, index: int, episode: int, replay: Sequence[Array] = (), restarts: int = 0) -> EnvironmentState:
-        process = EnvironmentProcess(index, self.settings.order, self._memory)
-        self.loop.watch(process.descriptor, partial(self._readable, index))
-        return EnvironmentState(
-            process,
-            self.settings.numbers[index],
-            episode,
-            list(replay),
-            restarts,
-            began_s=time.monotonic(),
-        )
-
-    def _readable(self, index: int) -> None:
-        environment = self._environments[index]
-        try:
-            while (reply := environment.process.receive()) is not None:
-                if environment.work == "start":
-                    self._started(index, environment)
-                elif environment.work == "reset":
-                    self._was_reset(index, environment, reply)
-                else:
-                    self._stepped(index, environment, reply)
-        except EnvironmentGone as gone:
-            self._lose(index, gone)
+    def _answered(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
+        if environment.work == "start":
+            self._started(index, environment)
+        elif environment.work == "reset":
+            self._was_reset(index, environment, reply)
+        else:
+            self._stepped(index, environment, reply)
 
     def _started(self, index: int, environment: EnvironmentState) -> None:
         spec = environment.process.spec
@@ -216,15 +179,10 @@ class Rollout:
 
     def _offer(self, index: int, environment: EnvironmentState) -> None:
         """The environment shows an observation: it asks for actions if a window has room for it."""
-        if environment.window is None:
-            if (window := self.windows.take(index)) is None:
-                environment.work = "idle"
-                return
-            environment.window = window
-            environment.left = self.settings.num_steps or 0
-        if environment.recorder is not None and not environment.recorder.recording:
-            environment.recorder.begin(episode=environment.episode, start=environment.chunks, capacity=environment.left)
-        self._ask(index, environment)
+        if self._recording.begin(index, environment):
+            self._ask(index, environment)
+        else:
+            environment.work = "idle"
 
     def _offer_idle(self) -> None:
         for index, environment in enumerate(self._environments):
@@ -234,18 +192,11 @@ class Rollout:
     def _ask(self, index: int, environment: EnvironmentState) -> None:
         assert self.slots is not None and environment.window is not None
         environment.work = "asking"
-        # Actions for a process that died meanwhile may still be on their way into this slot.
-        environment.asked = index not in self._unanswered
-        if not environment.asked:
-            return
         self.slots["seed"][index] = chunk_seed(
             self.settings.seed, self._purpose, environment.number, environment.episode, environment.chunks
         )
         self.slots["min_version"][index] = environment.window.min_version
-        if self._barrier is not None:
-            self._barrier.arrived(index)
-        else:
-            self._requests.append(index)
+        environment.asked = self._requests.add(index)
 
     def _stepped(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         self._count_work(index, environment, reply)
@@ -266,8 +217,8 @@ class Rollout:
             self._replay(index, environment)
         elif environment.window is None:  # a replay ended here
             self._offer(index, environment)
-        elif environment.left == 0 and self.settings.num_steps is not None:
-            self._window_done(environment)
+        elif self._recording.full(environment):
+            self._recording.window_done(environment)
             self._offer(index, environment)
         else:
             self._ask(index, environment)
@@ -282,11 +233,7 @@ class Rollout:
 
     def _episode_done(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         self._on_episode(environment.result())
-        truncated = reply.truncated and not reply.terminated
-        if environment.window is not None:
-            self._keep(environment, reply.terminated, truncated, environment.success)
-            if environment.left == 0:
-                self._window_done(environment)
+        self._recording.episode_done(environment, terminated=reply.terminated, truncated=reply.truncated)
         environment.restarts, environment.replay = 0, []
         environment.episode += 1
         self._begin_reset(index, environment)
@@ -297,29 +244,6 @@ class Rollout:
         self.slots["actions"][index] = environment.replay.pop(0)
         environment.begin_chunk()
         self.dispatcher.ready(index)
-
-    def _keep(
-        self,
-        environment: EnvironmentState,
-        terminated: bool = False,
-        truncated: bool = False,
-        success: bool | None = None,
-    ) -> None:
-        """Close the trajectory that is being recorded, if any, and keep it for its batch."""
-        recorder, window = environment.recorder, environment.window
-        if recorder is None or not recorder.recording or window is None:
-            return
-        trajectory = recorder.close(terminated=terminated, truncated=truncated, success=success)
-        if len(trajectory):
-            self._recorded[window.batch].append((window.index, trajectory))
-
-    def _window_done(self, environment: EnvironmentState) -> None:
-        self._keep(environment)
-        window, environment.window = environment.window, None
-        assert window is not None
-        if self.windows.done(window):
-            recorded = sorted(self._recorded.pop(window.batch), key=lambda entry: entry[0])
-            self._on_batch(window.batch, [trajectory for _, trajectory in recorded])
 
     def _count_work(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         self.dispatcher.finished(index, reply.elapsed_s)
@@ -348,78 +272,26 @@ class Rollout:
         return bool(grants)
 
     def _request(self) -> bool:
-        if self._barrier is not None:
-            active = [i for i in self.alive if self._environments[i].window is not None or self._pending(i)]
-            self._requests += self._barrier.release(active)
-        hungry = self.dispatcher.waiting == 0
-        if not self._requests and (not hungry or self._told_hungry or not self.queue_depth()):
-            return False
-        rows, self._requests = self._requests, []
-        self._unanswered.update(rows)
-        self._told_hungry = hungry
-        assert self._actor is not None
-        try:
-            self._actor.request(rows, hungry=hungry)
-        except BaseException:
-            self._unanswered.difference_update(rows)
-            self._requests = rows
-            raise
-        return True
+        return self._requests.send(self._actor, hungry=self.dispatcher.waiting == 0, active=self._active)
 
-    def _pending(self, index: int) -> bool:
-        """Whether the environment will soon take one of the windows that are still open."""
-        return self.windows.admitted > 0 and self._environments[index].work in ("start", "reset")
+    def _active(self) -> list[int]:
+        """Environments that record a window, or will soon take one of those that are still open."""
+        soon = ("start", "reset") if self._recording.open else ()
+        return [
+            index
+            for index, environment in enumerate(self._environments)
+            if environment.work in soon or (environment.window is not None and environment.work != "gone")
+        ]
 
-    def _withdraw(self, index: int) -> None:
-        """The environment does not want actions any more."""
-        self._requests = [row for row in self._requests if row != index]
-        if self._barrier is not None:
-            self._barrier.remove(index)
-
-    # Faults
-
-    def _look_after(self, now: float) -> None:
-        for index in self.alive:
-            environment = self._environments[index]
-            if (gone := faults.overdue(environment, self.settings.deadlines, now)) is not None:
-                self._lose(index, gone)
-            elif environment.process.ended:
-                # A process that it forked may hold the pipe open: hear what was said before the end.
-                self._readable(index)
-                if self._environments[index] is environment and environment.work != "gone":
-                    self._lose(index, environment.process.autopsy())
-
-    def _lose(self, index: int, gone: EnvironmentGone) -> None:
-        """Close what the environment recorded as truncated, and replace it within bounds."""
-        environment = self._environments[index]
-        lost = faults.account(environment, gone, self.settings)
-        environment.work = "gone"
-        self.loop.forget(environment.process.descriptor)
-        environment.process.kill()
-        if self.slots is None:
-            raise faults.cannot_start(gone, self.settings)
+    def _lost(self, index: int, environment: EnvironmentState, lost: dict[str, Any]) -> None:
+        """What the environment recorded ends as truncated, and its place in all queues is free."""
         self.dispatcher.remove(index)
-        self._withdraw(index)
+        self._requests.withdraw(index)
         self.counters.lost += 1
         self._on_lost(lost)
-        self._close_window(environment)
-        if lost["restart"]:
-            self._environments[index] = self._start(index, environment.episode + 1, (), environment.restarts + 1)
-        else:
-            self._given_up.append(gone)
-            self.windows.remove(index)
-            if len(self.alive) * 2 < self.settings.num_envs:
-                raise faults.too_few(self._given_up[0], self.settings)
+        if environment.window is not None:
+            self._on_episode(environment.result(lost=True))
+        self._recording.lost(environment)
+        if not lost["restart"]:
+            self._recording.given_up(index)
         self._offer_idle()
-
-    def _close_window(self, environment: EnvironmentState) -> None:
-        """A lost environment ends its window early; one that recorded nothing leaves it to others."""
-        if (window := environment.window) is None:
-            return
-        self._on_episode(environment.result(lost=True))
-        self._keep(environment, truncated=True)
-        if environment.left == self.settings.num_steps:
-            environment.window = None
-            self.windows.give_back(window)
-        else:
-            self._window_done(environment)

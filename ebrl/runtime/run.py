@@ -8,7 +8,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ from ebrl.errors import EbrlError, Interrupted, UsageError
 from ebrl.graph.items import Weights
 from ebrl.graph.load import loading
 from ebrl.graph.model import Graph, PolicyRef
-from ebrl.graph.plan import Plan
+from ebrl.graph.plan import Plan, StagePlan
 from ebrl.graph.source import caller_place
 from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import RunRecorder
 from ebrl.observe.run_directory import RunConfig, RunDirectory
 from ebrl.planner.allocate import first_plan
+from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import checkpoint
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.cluster import Cluster, WorkerSpec
@@ -142,13 +143,21 @@ class Run:
         run = secrets.token_hex(4)
         self._cluster = self._stack.enter_context(Cluster(scheduler))
         pools = self._cluster.pools()
-        node, pool = max(pools.items(), key=lambda entry: (len(entry[1].gpus), len(entry[1].cores)))
-        self.plan = first_plan(self.graph, pool, schedule)
+        nodes = sorted(pools, key=lambda node: (len(pools[node].gpus), len(pools[node].cores)), reverse=True)
+        self.plan = first_plan(self.graph, pools[nodes[0]], schedule)
         saved = self._open_directory(run_dir, schedule, scheduler, resume)
         label = "" if scheduler is None else f"{run}:"
-        assignments = self._assignments(run, label, saved)
-        workers = [_worker(self.plan, replica) for replicas in assignments.values() for replica in replicas]
-        self._cluster.launch({node: workers})
+        places = place(self.plan, nodes)
+        assignments = self._assignments(run, label, saved, places, pools)
+        workers = {
+            replica.worker: _worker(self.plan, replica) for replicas in assignments.values() for replica in replicas
+        }
+        self._cluster.launch(
+            {
+                node: [worker for name, worker in workers.items() if places[name] == node]
+                for node in set(places.values())
+            }
+        )
         self.dashboard_link = self._cluster.dashboard_link
         self._driver = Driver(
             self.graph,
@@ -163,7 +172,7 @@ class Run:
             plan=self.plan,
             dashboard_link=self.dashboard_link,
             run_dir=str(self.run_dir),
-            workers={worker.name: dict(worker.resources) for worker in workers},
+            workers={worker.name: dict(worker.resources) for worker in workers.values()},
         )
 
     def _open_directory(
@@ -183,37 +192,44 @@ class Run:
         self._observers.insert(0, recorder)
         return saved
 
-    def _assignments(self, run: str, label: str, saved: checkpoint.Checkpoint | None) -> dict[str, list[Assignment]]:
+    def _assignments(
+        self,
+        run: str,
+        label: str,
+        saved: checkpoint.Checkpoint | None,
+        places: Mapping[str, str],
+        pools: Mapping[str, ResourcePool],
+    ) -> dict[str, list[Assignment]]:
         restored = None if saved is None else attrs.asdict(saved, recurse=False)
-        simulations = [node.name for node in self.graph.of_kind("simulation")]
-        chunk = next(
-            (int(value.options.get("chunk", 1)) for node in self.graph.nodes.values()
-             for value in node.values.values() if isinstance(value, PolicyRef)), 1,
-        )  # fmt: skip
+        simulations = [self.plan.stage(node.name) for node in self.graph.of_kind("simulation")]
+
+        def assignment(stage: StagePlan, replica: int) -> Assignment:
+            node, here = self.graph.nodes[stage.name], places[f"{stage.name}-{replica}"]
+            if stage.kind == "simulation":
+                # Simulation takes all cores of its node; the plan was made for the node that trains.
+                stage = attrs.evolve(stage, quota=attrs.evolve(stage.quota, cores=pools[here].cores))
+            return Assignment(
+                run=run,
+                label=label,
+                stage=stage,
+                replica=replica,
+                packed_node=cloudpickle.dumps(node),
+                source_file=node.stage.function.__code__.co_filename,
+                seed=self.seed,
+                chunk=_chunk(self.graph),
+                max_staleness=self.plan.max_staleness,
+                step_barrier=self.plan.step_barrier,
+                path=[self.graph.folder] if self.graph.folder else [],
+                log_folder=None if here else str(self.run_dir / "logs"),
+                sources={worker: places[worker] != here for source in simulations for worker in source.workers()}
+                if stage.kind == "generation"
+                else {},
+                restored=restored,
+            )
+
         return {
-            stage.name: [
-                Assignment(
-                    run=run,
-                    label=label,
-                    stage=stage,
-                    replica=replica,
-                    packed_node=cloudpickle.dumps(self.graph.nodes[stage.name]),
-                    source_file=self.graph.nodes[stage.name].stage.function.__code__.co_filename,
-                    ports={edge.input: edge.source for edge in self.graph.inputs(stage.name)},
-                    seed=self.seed,
-                    chunk=chunk,
-                    max_staleness=self.plan.max_staleness,
-                    step_barrier=self.plan.step_barrier,
-                    path=[self.graph.folder] if self.graph.folder else [],
-                    log_folder=str(self.run_dir / "logs"),
-                    sources=[worker for name in simulations for worker in self.plan.stage(name).workers()]
-                    if stage.kind == "generation" else [],
-                    restored=restored,
-                )
-                for replica in range(stage.replicas)
-            ]
-            for stage in self.plan.stages
-        }  # fmt: skip
+            stage.name: [assignment(stage, replica) for replica in range(stage.replicas)] for stage in self.plan.stages
+        }
 
     # End
 
@@ -285,6 +301,24 @@ def _worker(plan: Plan, assignment: Assignment) -> WorkerSpec:
     return WorkerSpec(
         name=assignment.tag, resources=resources, threads=threads, environment=environment, memory_mib=quota.memory_mib
     )
+
+
+def place(plan: Plan, nodes: Sequence[str]) -> dict[str, str]:
+    """Worker -> node. `nodes` begins with the one that trains and generates; simulation goes to the others first."""
+    hosts = [*nodes[1:], nodes[0]]
+    return {
+        worker: hosts[number % len(hosts)] if stage.kind == "simulation" else nodes[0]
+        for stage in plan.stages
+        for number, worker in enumerate(stage.workers())
+    }
+
+
+def _chunk(graph: Graph) -> int:
+    """K, the actions of one chunk, as the policy was declared."""
+    policies = [
+        value for node in graph.nodes.values() for value in node.values.values() if isinstance(value, PolicyRef)
+    ]
+    return int(policies[0].options.get("chunk", 1)) if policies else 1
 
 
 def _status(error: BaseException) -> str:

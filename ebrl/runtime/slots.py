@@ -18,24 +18,23 @@ from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Array
 
 OBSERVATION = "observation."
-_TEXT = "S512"
+TEXT_BYTES = 512
+"""Most bytes of a text observation, in UTF-8."""
 
 
 def anonymous_memory() -> int:
     """A file descriptor of shared memory without a name; its size is set by `Slots.create`."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ebrl")
-    file = tempfile.TemporaryFile()
-    descriptor = os.dup(file.fileno())
-    file.close()
-    return descriptor
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
     """Names, types and offsets of all fields, as plain data that can be sent."""
     action = spec.action
     fields: dict[str, tuple[str, tuple[int, ...]]] = {
-        OBSERVATION + key: (_TEXT if space.dtype == "str" else space.dtype, tuple(space.shape))
+        OBSERVATION + key: (f"S{TEXT_BYTES}" if space.dtype == "str" else space.dtype, tuple(space.shape))
         for key, space in spec.observation.items()
     }
     fields |= {

@@ -20,7 +20,9 @@ from ebrl.backends.protocols import SimulatorSpec
 from ebrl.backends.registry import load_policy
 from ebrl.graph.items import Batch, Trajectory, Weights
 from ebrl.graph.model import PolicyRef
+from ebrl.runtime import bridge
 from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.channel import address
 from ebrl.runtime.hosting import Host
 
 E = TypeVar("E")
@@ -62,9 +64,7 @@ def positions(assignment: Assignment, iteration: int) -> Mapping[int, Any]:
 
 def serve(assignment: Assignment, weights: Weights) -> int:
     """Serve the observation channels with `weights` until newer ones arrive; returns their version."""
-    from ebrl.runtime.generation import GenerationEngine
-
-    engine: GenerationEngine = _resident(assignment, lambda: GenerationEngine(assignment))
+    engine = _generation(assignment)
     engine.serve(weights)
     _tell(assignment, "generation", version=weights.version, **engine.telemetry())
     return weights.version
@@ -162,6 +162,18 @@ def _simulation(assignment: Assignment, batch: int) -> Any:
         worker.log_event(topic(assignment.run), {"kind": kind, **data})
 
     return _resident(assignment, lambda: SimulationEngine(assignment, on_event, first_batch=batch))
+
+
+def _generation(assignment: Assignment) -> Any:
+    from ebrl.runtime.generation import GenerationEngine, channels
+
+    def make() -> GenerationEngine:
+        for (source, elsewhere), local in zip(assignment.sources.items(), channels(assignment), strict=True):
+            if elsewhere:
+                bridge.reach(get_worker(), assignment.label + source, address(assignment.run, source), local)
+        return GenerationEngine(assignment)
+
+    return _resident(assignment, make)
 
 
 def _host(assignment: Assignment) -> Host:

@@ -15,8 +15,9 @@ class TrajectoryRecorder:
     the executed ones when it closes.
     """
 
-    def __init__(self, slots: Slots, environment: int) -> None:
-        self._row = environment
+    def __init__(self, slots: Slots, row: int, environment: int | None = None) -> None:
+        self._row = row
+        self._environment = row if environment is None else environment
         self._observations = slots.observations
         self._copied = {name: slots[name] for name in ("actions", "log_probs", "rewards")}
         self._version = slots["version"]
@@ -56,10 +57,10 @@ class TrajectoryRecorder:
         """The trajectory so far."""
         length, self._count = self._count, -1
         return Trajectory(
-            environment=self._row,
+            environment=self._environment,
             episode=self._episode,
             start=self._start,
-            observations={key: _cut(array, length + 1) for key, array in self._seen.items()},
+            observations={key: _readable(_cut(array, length + 1)) for key, array in self._seen.items()},
             actions=_cut(self._kept["actions"], length),
             log_probs=_cut(self._kept["log_probs"], length),
             rewards=_cut(self._kept["rewards"], length),
@@ -70,6 +71,10 @@ class TrajectoryRecorder:
             success=success,
         )
 
+    def drop(self) -> None:
+        """Forget the trajectory so far."""
+        self._count = -1
+
     def _observe(self) -> None:
         for key, array in self._observations.items():
             self._seen[key][self._count] = array[self._row]
@@ -78,3 +83,8 @@ class TrajectoryRecorder:
 def _cut(array: Array, length: int) -> Array:
     # A view would carry the whole allocation along when the trajectory travels.
     return array if len(array) == length else array[:length].copy()
+
+
+def _readable(array: Array) -> Array:
+    """Text as text: slots keep it as bytes of one length."""
+    return np.char.decode(array) if array.dtype.char == "S" else array

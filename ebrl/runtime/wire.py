@@ -1,7 +1,8 @@
 """What is said between a simulation worker and its environment processes. Standard library only.
 
-Commands travel on the child's standard input, replies on a pipe of its own; both are fixed headers,
-replies may carry a JSON text. Arrays travel through the slots.
+The order of what to create waits in a file that the child inherits. Commands travel on the child's standard
+input, replies on a pipe of its own; both are fixed headers, replies may carry a JSON text. Arrays travel
+through the slots.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import struct
 
 COMMAND = struct.Struct("<Bq")  # operation, value
-CREATE, ATTACH, RESET, STEP, CLOSE = range(1, 6)
-"""CREATE and ATTACH: value bytes of JSON follow. RESET: value is the seed. STEP: value is how many actions of
+ATTACH, RESET, STEP, CLOSE = range(1, 5)
+"""ATTACH: value bytes of JSON follow. RESET: value is the seed. STEP: value is how many actions of
 the chunk to execute, negative for the first command of a new chunk."""
 
 REPLY = struct.Struct("<BBBbIdI")  # kind, terminated, truncated, success, steps, elapsed_s, length of the text

@@ -8,6 +8,8 @@ from collections import deque
 
 import attrs
 
+_MOST_STALE = 1024  # entries without an environment that are tolerated
+
 
 @attrs.define(kw_only=True)
 class StepDispatcher:
@@ -47,6 +49,8 @@ class StepDispatcher:
         expected_s = self.latency_s.get((environment, work), math.inf)
         heapq.heappush(self._by_latency, (-expected_s, self._tickets, environment))
         self._by_arrival.append((self._dispatched, self._tickets, environment))
+        if len(self._by_latency) > 2 * len(self._ready) + _MOST_STALE:
+            self._forget_stale()
 
     def finished(self, environment: int, elapsed_s: float) -> None:
         """The work that `dispatch` granted is done; its core is free."""
@@ -86,12 +90,18 @@ class StepDispatcher:
         while not self._current(*self._by_arrival[0][1:]):
             self._by_arrival.popleft()
         since, _, oldest = self._by_arrival[0]
-        if self._dispatched - since > self.patience:
+        if self._dispatched - since >= self.patience:
             return oldest
         while True:
             _, ticket, environment = heapq.heappop(self._by_latency)
             if self._current(ticket, environment):
                 return environment
+
+    def _forget_stale(self) -> None:
+        """Who went by arrival or was removed left an entry deep in the heap, where it would stay for ever."""
+        self._by_latency = [entry for entry in self._by_latency if self._current(*entry[1:])]
+        heapq.heapify(self._by_latency)
+        self._by_arrival = deque(entry for entry in self._by_arrival if self._current(*entry[1:]))
 
     def _current(self, ticket: int, environment: int) -> bool:
         return environment in self._ready and self._ready[environment][0] == ticket

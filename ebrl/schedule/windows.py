@@ -59,8 +59,9 @@ class Windows:
         return True
 
     def give_back(self, window: Window) -> None:
-        """Nothing was recorded: another environment may take it."""
-        self._open.appendleft(window)
+        """Nothing was recorded: another environment may take it, in its turn."""
+        behind = sum(1 for other in self._open if (other.batch, other.index) < (window.batch, window.index))
+        self._open.insert(behind, window)
 
     def remove(self, environment: int) -> None:
         """`environment` will not come back; its turns go to the others."""

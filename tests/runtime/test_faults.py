@@ -149,6 +149,6 @@ def test_a_missing_environment_through_the_command_line(tmp_path: Path) -> None:
     run = ebrl_run(f"{WORKFLOWS}:small", "--set", "task=gymnasium:Pendulom-v1", cwd=tmp_path, start_new_session=True)
     output, _ = run.communicate(timeout=60)
     assert run.returncode == 2
-    assert "no 'Pendulom-v1' in Gymnasium's registry" in output
+    assert "no environment 'Pendulom-v1' in Gymnasium's registry" in output
     assert "Traceback" not in output
     assert not session_processes(run.pid)

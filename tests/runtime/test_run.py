@@ -82,7 +82,7 @@ def test_an_unknown_environment_is_one_clear_error(launch: Callable[..., Outcome
     with pytest.raises(SimulatorNotFound) as caught:
         launch("small", "task=gymnasium:Pendulom-v1")
     assert caught.value.render() == (
-        "error: simulate.env: no 'Pendulom-v1' in Gymnasium's registry\n"
+        "error: simulate.env: no environment 'Pendulom-v1' in Gymnasium's registry\n"
         "  hint: did you mean 'Pendulum-v1' or 'phys2d/Pendulum-v0' or 'InvertedPendulum-v5'?"
     )
 

@@ -1,0 +1,101 @@
+"""The environment processes of one rollout: starts them, hears them, replaces the lost ones within bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ebrl.graph.items import Array
+from ebrl.runtime import faults
+from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, leave
+from ebrl.runtime.environment_state import EnvironmentState
+from ebrl.runtime.loop import Loop
+from ebrl.runtime.rollout_settings import RolloutSettings
+
+
+class EnvironmentPool:
+    """`states` are in order of row; the state of a row changes when its process is replaced.
+
+    on_reply: (row, state, what the process said).
+    on_lost: (row, state, account of the loss as of `faults.account`); a replacement starts after it.
+
+    Both run in `loop`. SimulatorError and SimulatorNotFound leave through it: when the first environment
+    cannot start, and when fewer than half are alive.
+    """
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        loop: Loop,
+        memory: int,
+        *,
+        on_reply: Callable[[int, EnvironmentState, Reply], None],
+        on_lost: Callable[[int, EnvironmentState, dict[str, Any]], None],
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._memory = memory
+        self._on_reply, self._on_lost = on_reply, on_lost
+        self._first_given_up: EnvironmentGone | None = None
+        self._any_started = False
+        self.states: list[EnvironmentState] = []
+        try:
+            for row, number in enumerate(settings.numbers):
+                episode, replay = settings.resume.get(number, (0, ()))
+                self.states.append(self._start(row, episode, replay))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> list[int]:
+        return [row for row, state in enumerate(self.states) if state.work != "gone"]
+
+    def check(self, now: float) -> None:
+        """Find what hangs, and what ended unheard; `now` is monotonic."""
+        for row in self.alive:
+            state = self.states[row]
+            if (gone := faults.overdue(state, self._settings.deadlines, now)) is not None:
+                self._lose(row, gone)
+            elif state.process.ended:
+                # A process that it forked may hold the pipe open: hear what was said before the end.
+                self._readable(row)
+                if self.states[row] is state and state.work != "gone":
+                    self._lose(row, state.process.autopsy())
+
+    def close(self) -> None:
+        """End all processes. Safe to call twice."""
+        leave([state.process for state in self.states])
+
+    def _start(self, row: int, episode: int, replay: Sequence[Array] = (), restarts: int = 0) -> EnvironmentState:
+        process = EnvironmentProcess(row, self._settings.order, self._memory)
+        self._loop.watch(process.descriptor, partial(self._readable, row))
+        number, now = self._settings.numbers[row], time.monotonic()
+        return EnvironmentState(process, number, episode, list(replay), restarts, began_s=now)
+
+    def _readable(self, row: int) -> None:
+        state = self.states[row]
+        try:
+            while (reply := state.process.receive()) is not None:
+                self._any_started = True
+                self._on_reply(row, state, reply)
+        except EnvironmentGone as gone:
+            self._lose(row, gone)
+
+    def _lose(self, row: int, gone: EnvironmentGone) -> None:
+        state = self.states[row]
+        lost = faults.account(state, gone, self._settings)
+        state.work = "gone"
+        self._loop.forget(state.process.descriptor)
+        state.process.kill()
+        if not self._any_started:
+            raise faults.cannot_start(gone, self._settings)
+        self._on_lost(row, state, lost)
+        if lost["restart"]:
+            self.states[row] = self._start(row, state.episode + 1, restarts=state.restarts + 1)
+            return
+        self._first_given_up = self._first_given_up or gone
+        if len(self.alive) * 2 < self._settings.num_envs:
+            raise faults.too_few(self._first_given_up, self._settings)

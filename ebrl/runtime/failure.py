@@ -1,0 +1,62 @@
+"""What went wrong in an environment process, as plain data. Standard library only."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+from ebrl.errors import EbrlError
+
+_LONGEST = 16_000  # characters of an exception that travel
+
+
+class ContractError(Exception):
+    """The simulator gave something else than it declared."""
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """The exception as plain data. Of what led to it, the first comes first."""
+    if isinstance(error, EbrlError):
+        return {
+            "message": error.message,
+            "detail": error.detail,
+            "hint": error.hint,
+            "exit_code": error.exit_code,
+        }
+    if isinstance(error, ContractError):
+        return {"message": str(error), "detail": "\n".join(_notes(error)), "hint": "", "exit_code": 1}
+    first = error
+    # What was raised on purpose (`raise ... from`) speaks for itself; what went wrong in a clean-up does not.
+    while first.__context__ is not None and not first.__suppress_context__:
+        first = first.__context__
+    message = _text(error) if first is error else f"{_text(first)} (then {_text(error)})"
+    report = traceback.TracebackException.from_exception(error)
+    _leave_out_own_frames(report)
+    return {"message": message[:_LONGEST], "detail": "".join(report.format())[-_LONGEST:], "hint": "", "exit_code": 1}
+
+
+def _text(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}" if str(error) else name
+    except Exception:
+        return f"{name} (and its message raises)"
+
+
+def _notes(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", ()))
+
+
+def _leave_out_own_frames(report: traceback.TracebackException) -> None:
+    """Only frames of the user and of the simulator help, unless there are none."""
+    own = {
+        getattr(module, "__file__", None) for name, module in sys.modules.items() if name.partition(".")[0] == "ebrl"
+    }
+    own |= {__file__, importlib.__file__, "<frozen importlib._bootstrap>"}
+    link: traceback.TracebackException | None = report
+    while link is not None:
+        kept = [frame for frame in link.stack if frame.filename not in own]
+        link.stack = traceback.StackSummary.from_list(kept or link.stack)
+        link = link.__cause__ or link.__context__
