@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import tempfile
 import warnings
@@ -104,7 +103,7 @@ class Cluster:
 
     def close(self) -> None:
         """End all workers of the run, in order where they answer and by force where they do not."""
-        if hasattr(self, "client") and self.client.status == "running":
+        if (self._nannies or self._remote) and self.client.status == "running":
             with contextlib.suppress(Exception):
                 self.client.run(tasks.close, workers=self._own_workers(), on_error="ignore")
             with contextlib.suppress(Exception):
@@ -131,12 +130,13 @@ class Cluster:
         return [address for name, address in self.addresses().items() if name in names]
 
     def kill(self) -> None:
-        """End everything now, without asking."""
+        """End the workers of this machine now, without asking."""
         for nanny in self._nannies.values():
+            nanny.auto_restart = False
             if nanny.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(nanny.pid, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._nannies = {}
 
     def _open(self) -> None:
         self._stack.enter_context(dask.config.set(_QUIET))

@@ -51,10 +51,10 @@ def _notes(error: BaseException) -> list[str]:
 
 def _leave_out_own_frames(report: traceback.TracebackException) -> None:
     """Only frames of the user and of the simulator help, unless there are none."""
-    own = {
-        getattr(module, "__file__", None) for name, module in sys.modules.items() if name.partition(".")[0] == "ebrl"
-    }
-    own |= {__file__, importlib.__file__, "<frozen importlib._bootstrap>"}
+    own = {importlib.__file__, "<frozen importlib._bootstrap>"}
+    for name, module in sys.modules.items():
+        if name == "__main__" or name.partition(".")[0] == "ebrl":
+            own.add(getattr(module, "__file__", None) or name)
     link: traceback.TracebackException | None = report
     while link is not None:
         kept = [frame for frame in link.stack if frame.filename not in own]

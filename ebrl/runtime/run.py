@@ -111,7 +111,7 @@ class Run:
             if self.summary is None:
                 self._end("interrupted" if error is None else _status(error), str(error or "left early"))
         except KeyboardInterrupt:
-            self._cluster.kill()
+            self._kill()
             raise
         finally:
             self._stack.close()
@@ -239,9 +239,14 @@ class Run:
             self._emit("stopping", reason="interrupted; saving a checkpoint (Ctrl-C again to leave at once)")
             self._end("interrupted", "Ctrl-C")
         except KeyboardInterrupt:
-            self._cluster.kill()
+            self._kill()
+        count = self._driver.version
         where = f"; ebrl run --resume {self.run_dir} continues" if self._last_checkpoint else ""
-        raise Interrupted(f"interrupted after {self._driver.version} iterations{where}") from None
+        raise Interrupted(f"interrupted after {count} iteration{'' if count == 1 else 's'}{where}") from None
+
+    def _kill(self) -> None:
+        self._cluster.kill()
+        self.summary = {"status": "killed"}
 
     def _end(self, status: str, reason: str) -> None:
         """Write what remains to be written; the summary comes last."""

@@ -1,0 +1,1 @@
+"""One tiny simulator per fault. Environment processes import this package from the folder `tests`."""

@@ -1,0 +1,72 @@
+"""Observations and rewards that are not what was declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bad_envs.counting import Counting, Faulty
+from ebrl.graph.items import Observation, Step
+
+
+class WrongType(Counting):
+    def look(self) -> Observation:
+        return Observation(state=super().look()["state"].astype(np.float64))
+
+
+class WrongShape(Counting):
+    def look(self) -> Observation:
+        return Observation(state=np.zeros(14, np.float32))
+
+
+class WrongKey(Counting):
+    def look(self) -> Observation:
+        return Observation(stat=np.zeros(4, np.float32))
+
+
+class NoObservation(Counting):
+    def look(self) -> Any:
+        return np.zeros(4, np.float32)
+
+
+class NaNObservation(Faulty):
+    """Not a number from step `at` on."""
+
+    def look(self) -> Observation:
+        shown = super().look()
+        if self.count >= self.at and self.chosen():
+            shown["state"][2] = np.nan
+        return shown
+
+
+class NaNReward(Faulty):
+    def step(self, action: Any) -> Step:
+        step = super().step(action)
+        return step._replace(reward=float("nan")) if self.count == self.at and self.chosen() else step
+
+
+class NoReward(Faulty):
+    def step(self, action: Any) -> Step:
+        step = super().step(action)
+        return step._replace(reward=None) if self.count == self.at and self.chosen() else step
+
+
+class NoStep(Faulty):
+    """`step` returns what Gymnasium would."""
+
+    def step(self, action: Any) -> Any:
+        step = super().step(action)
+        return (*step[:4], {}) if self.count == self.at else step
+
+
+class ReusedArray(Counting):
+    """Every observation is the same array."""
+
+    def __init__(self, target: str, **options: Any) -> None:
+        super().__init__(target, **options)
+        self.shown = Observation(state=np.zeros(4, np.float32))
+
+    def look(self) -> Observation:
+        self.shown["state"][:] = super().look()["state"]
+        return self.shown

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ebrl.schedule import dispatcher
+from ebrl.schedule.dispatcher import StepDispatcher
+
+ENVIRONMENTS = range(6)
+PATIENCE = 5
+works = st.sampled_from(["step", "reset"])
+seconds = st.floats(1e-4, 10.0)
+
+
+class Dispatching(RuleBasedStateMachine):
+    """Environments that do anything that environments may do, against a model with plain containers."""
+
+    @initialize(cores=st.sets(st.integers(0, 63), min_size=1, max_size=3))
+    def begin(self, cores: set[int]) -> None:
+        self.dispatcher = StepDispatcher(cores=tuple(cores), patience=PATIENCE)
+        self.cores = cores
+        self.running: dict[int, int] = {}
+        self.work: dict[int, str] = {}
+        self.latency: dict[tuple[int, str], float] = {}
+        self.waiting: dict[int, int] = {}  # environment -> how often others were dispatched before it
+
+    @rule(environment=st.sampled_from(ENVIRONMENTS), work=works)
+    def ready(self, environment: int, work: str) -> None:
+        if environment in self.running or environment in self.waiting:
+            with pytest.raises(ValueError, match="already has work in flight"):
+                self.dispatcher.ready(environment, work)
+            return
+        self.dispatcher.ready(environment, work)
+        self.waiting[environment] = 0
+        self.work[environment] = work
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), elapsed_s=seconds)
+    def finished(self, data: st.DataObject, elapsed_s: float) -> None:
+        environment = data.draw(st.sampled_from(sorted(self.running)))
+        del self.running[environment]
+        self.dispatcher.finished(environment, elapsed_s)
+        key = environment, self.work[environment]
+        before = self.latency.get(key, elapsed_s)
+        self.latency[key] = before + 0.2 * (elapsed_s - before)
+
+    @rule(environment=st.sampled_from(ENVIRONMENTS))
+    def remove(self, environment: int) -> None:
+        self.dispatcher.remove(environment)
+        self.running.pop(environment, None)
+        self.waiting.pop(environment, None)
+
+    @rule()
+    def dispatch(self) -> None:
+        for environment, core in self.dispatcher.dispatch():
+            assert environment in self.waiting and environment not in self.running
+            assert core in self.cores and core not in self.running.values()
+            starved = [other for other, passed in self.waiting.items() if passed >= PATIENCE]
+            if starved:
+                assert environment == starved[0]
+            else:
+                assert self.expected(environment) == max(map(self.expected, self.waiting))
+            del self.waiting[environment]
+            self.running[environment] = core
+            for other in self.waiting:
+                self.waiting[other] += 1
+            assert max(self.waiting.values(), default=0) <= PATIENCE + len(ENVIRONMENTS)
+        assert not self.waiting or len(self.running) == len(self.cores)
+
+    def expected(self, environment: int) -> float:
+        return self.latency.get((environment, self.work[environment]), float("inf"))
+
+    @invariant()
+    def counts(self) -> None:
+        if hasattr(self, "dispatcher"):
+            assert self.dispatcher.waiting == len(self.waiting)
+            assert self.dispatcher.running == len(self.running) <= len(self.cores)
+            assert self.dispatcher.latency_s == self.latency
+
+
+TestDispatching = Dispatching.TestCase
+TestDispatching.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_the_largest_latency_goes_first() -> None:
+    dispatcher = StepDispatcher(cores=(0, 1, 2))
+    for environment in range(3):
+        dispatcher.ready(environment)
+    dispatcher.dispatch()
+    for environment, elapsed_s in enumerate((0.1, 0.3, 0.2)):
+        dispatcher.finished(environment, elapsed_s)
+        dispatcher.ready(environment)
+    assert [environment for environment, _ in dispatcher.dispatch()] == [1, 2, 0]
+
+
+def test_a_reset_says_nothing_about_steps() -> None:
+    dispatcher = StepDispatcher(cores=(0,))
+    dispatcher.ready(0, "reset")
+    dispatcher.dispatch()
+    dispatcher.finished(0, 5.0)
+    assert dispatcher.latency_s == {(0, "reset"): 5.0}
+    dispatcher.ready(0, "step")
+    dispatcher.dispatch()
+    dispatcher.finished(0, 0.1)
+    assert dispatcher.latency_s[0, "step"] == 0.1
+
+
+def test_equal_latencies_go_in_order_of_arrival() -> None:
+    dispatcher = StepDispatcher(cores=(0, 1, 2))
+    for environment in (2, 0, 1):
+        dispatcher.ready(environment)
+    assert [environment for environment, _ in dispatcher.dispatch()] == [2, 0, 1]
+
+
+def test_an_environment_keeps_its_core_while_nothing_else_runs() -> None:
+    dispatcher = StepDispatcher(cores=(3, 5))
+    for _ in range(4):
+        dispatcher.ready(0)
+        assert dispatcher.dispatch() == [(0, 3)]
+        dispatcher.finished(0, 0.1)
+
+
+def test_a_quick_environment_does_not_starve() -> None:
+    """Two slow ones would keep the only core to themselves."""
+    dispatcher = StepDispatcher(cores=(0,), patience=10)
+    elapsed_s = {0: 0.001, 1: 1.0, 2: 1.0}
+    for environment in elapsed_s:
+        dispatcher.latency_s[environment, "step"] = elapsed_s[environment]
+        dispatcher.ready(environment)
+    order = []
+    for _ in range(110):
+        ((environment, _),) = dispatcher.dispatch()
+        order.append(environment)
+        dispatcher.finished(environment, elapsed_s[environment])
+        dispatcher.ready(environment)
+    assert [place for place, environment in enumerate(order) if environment == 0] == [*range(10, 110, 11)]
+
+
+def test_what_is_stale_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "_MOST_STALE", 8)
+    queue = StepDispatcher(cores=(0,), patience=2)
+    queue.latency_s = {(0, "step"): 0.0, (1, "step"): 1.0, (2, "step"): 1.0}
+    for environment in range(3):
+        queue.ready(environment)
+    for _ in range(1000):
+        ((environment, _),) = queue.dispatch()
+        queue.finished(environment, float(environment > 0))
+        queue.ready(environment)
+    assert len(queue._by_latency) <= 16 and len(queue._by_arrival) <= 16
+
+
+def test_a_dispatcher_needs_a_core() -> None:
+    with pytest.raises(ValueError, match="at least one core"):
+        StepDispatcher(cores=())
