@@ -90,9 +90,7 @@ def _register(group: str, name: str) -> Callable[[F], F]:
         known = _registered[group].get(name)
         # A workflow file may be imported twice (driver, worker): the same definition is no clash.
         if known is not None and _origin(known) != _origin(factory):
-            raise UsageError(
-                f"two {_KIND[group]} backends are named {name!r}: {_origin(known)} and {_origin(factory)}"
-            )
+            raise UsageError(f"two {_KIND[group]} backends are named {name!r}: {_origin(known)} and {_origin(factory)}")
         _registered[group][name] = factory
         return factory
 

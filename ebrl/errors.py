@@ -41,9 +41,7 @@ class EbrlError(Exception):
 
     exit_code = 1
 
-    def __init__(
-        self, message: str, *, where: str = "", place: str = "", detail: str = "", hint: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, where: str = "", place: str = "", detail: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.where = where

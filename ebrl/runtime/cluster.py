@@ -132,7 +132,7 @@ class Cluster:
     def kill(self) -> None:
         """End the workers of this machine now, without asking."""
         for nanny in self._nannies.values():
-            nanny.auto_restart = False
+            nanny.close_gracefully()  # its word for: do not start the worker again
             if nanny.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(nanny.pid, signal.SIGKILL)

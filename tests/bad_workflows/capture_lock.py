@@ -1,7 +1,6 @@
 import threading
 
 import ebrl
-
 from good_stages import generate, simulate
 
 

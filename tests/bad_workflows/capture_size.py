@@ -1,6 +1,6 @@
-import ebrl
 import numpy as np
 
+import ebrl
 from good_stages import generate, simulate
 
 table = np.zeros((1000, 1000), dtype=np.float32)

@@ -1,5 +1,4 @@
 import ebrl
-
 from good_stages import generate, simulate, train
 
 

@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
 import ebrl
-
 from good_stages import generate, train
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ebrl
-
 from good_stages import generate, simulate
 
 

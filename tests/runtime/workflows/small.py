@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from ebrl.stages import evaluate, generate, simulate, train_ppo
 from rewards import shaped_reward
 
 import ebrl
+from ebrl.stages import evaluate, generate, simulate, train_ppo
 
 
 @ebrl.stage

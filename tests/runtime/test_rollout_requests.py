@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ebrl.runtime.requests import Requests
+from ebrl.schedule.barriers import StepBarrier
+
+
+class Listening:
+    """Hears requests; the first `failures` of them raise."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.heard: list[tuple[list[int], bool]] = []
+        self.failures = failures
+
+    def request(self, rows: Sequence[int], *, hungry: bool) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError
+        self.heard.append((list(rows), hungry))
+
+
+def test_hunger_is_told_once_and_only_while_answers_are_due() -> None:
+    requests, actor = Requests(), Listening()
+    assert not requests.send(actor, hungry=True, active=list)
+    requests.add(0)
+    assert requests.send(actor, hungry=False, active=list)
+    assert requests.send(actor, hungry=True, active=list)
+    assert not requests.send(actor, hungry=True, active=list)
+    requests.answered([0])
+    assert actor.heard == [([0], False), ([], True)]
+
+
+def test_hunger_is_told_again_after_it_was_stilled() -> None:
+    requests, actor = Requests(), Listening()
+    for row, hungry in ((0, True), (1, False)):
+        requests.add(row)
+        requests.send(actor, hungry=hungry, active=list)
+    assert requests.send(actor, hungry=True, active=list)
+    assert actor.heard == [([0], True), ([1], False), ([], True)]
+
+
+def test_a_slot_that_owes_an_answer_asks_later() -> None:
+    requests, actor = Requests(), Listening()
+    assert requests.add(3)
+    requests.send(actor, hungry=True, active=list)
+    requests.withdraw(3)
+    assert not requests.add(3)
+    requests.answered([3])
+    assert requests.add(3)
+    requests.withdraw(3)
+    assert requests.add(3)
+
+
+def test_what_could_not_be_sent_stays_open() -> None:
+    barrier = StepBarrier()
+    requests, actor = Requests(barrier=barrier), Listening(failures=1)
+    requests.add(1)
+    requests.add(0)
+    with pytest.raises(ZeroDivisionError):
+        requests.send(actor, hungry=True, active=lambda: [0, 1])
+    assert requests.send(actor, hungry=True, active=lambda: [0, 1])
+    assert actor.heard == [([0, 1], True)]
+
+
+def test_behind_a_barrier_all_are_sent_together() -> None:
+    requests, actor = Requests(barrier=StepBarrier()), Listening()
+    requests.add(1)
+    assert not requests.send(actor, hungry=True, active=lambda: [0, 1])
+    requests.add(0)
+    assert requests.send(actor, hungry=True, active=lambda: [0, 1])
+    assert actor.heard == [([0, 1], True)]
