@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from steady_state import SteadyState, descendants_cpu_s, own_cpu_s
-from training_task import TrainingTask, make_simulator
+from training_task import TrainingTask, make_simulator, one_thread_each
 
 from ebrl.graph.model import SimulatorRef
 
@@ -52,6 +52,7 @@ def measure(task: TrainingTask, *, threads: int, seed: int, skip: int, measure_s
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
     torch.set_num_threads(threads)
+    one_thread_each()  # after torch has set itself up: its own threads are as fast as without this
     steady = SteadyState(
         skip=skip,
         measure_s=measure_s,

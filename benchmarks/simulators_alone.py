@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import numpy as np
-from training_task import TrainingTask, make_simulator
+from training_task import TrainingTask, make_simulator, one_thread_each
 
 from ebrl.graph.model import SimulatorRef
 
@@ -17,6 +17,7 @@ _WARM_UP_S = 1.0
 
 def measure(task: TrainingTask, *, seed: int, measure_s: float) -> dict[str, Any]:
     """One process per environment, resets included, as many at once as in training."""
+    one_thread_each()
     context = multiprocessing.get_context("spawn")
     together = context.Barrier(task.num_envs)
     counts = context.Queue()

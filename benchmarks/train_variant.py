@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Any
 
@@ -31,6 +30,4 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     from rounds import answer
 
-    # Environment processes of every variant compute on one thread each; training sets its own number.
-    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     answer(main(json.loads(sys.argv[1])))

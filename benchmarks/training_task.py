@@ -7,11 +7,13 @@ do the same work by construction.
 from __future__ import annotations
 
 import inspect
+import os
 from typing import Any
 
 import attrs
 
 from ebrl.graph.model import Graph, PolicyRef, SimulatorRef
+from ebrl.runtime.environment import THREAD_POOLS
 
 ENDLESS = 1_000_000
 """Iterations: the measurement ends a run, not its workflow."""
@@ -74,3 +76,8 @@ def make_simulator(reference: SimulatorRef) -> Any:
     from ebrl.backends.registry import load_simulator
 
     return load_simulator(reference.backend)(reference.target, **reference.options)
+
+
+def one_thread_each() -> None:
+    """Environment processes that start from now on compute on one thread, as EBRL's do."""
+    os.environ.update(dict.fromkeys(THREAD_POOLS, "1"))

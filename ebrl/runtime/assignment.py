@@ -29,6 +29,8 @@ class Assignment:
     """Where the node's function was written."""
     seed: int
     chunk: int
+    request_size: int
+    """Observations that one generation call takes at most."""
     max_staleness: int
     step_barrier: bool
     path: Sequence[str] = ()

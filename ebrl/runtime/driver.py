@@ -102,13 +102,11 @@ class Driver:
             saved = self._wait(future)
             states[name] = saved["state"]
             weights = saved["weights"] if name == self.trainer.name else weights
-        positions: Mapping[int, Any] = {}
-        if self.plan.max_staleness == 0:
-            for simulation in self.graph.of_kind("simulation"):
-                assignment = self.assignments[simulation.name][0]
-                positions = self._wait(
-                    self._submit(f"positions-{self.version}", tasks.positions, assignment, self.version)
-                )
+        positions: dict[int, Any] = {}
+        for simulation in self.graph.of_kind("simulation") if self.plan.max_staleness == 0 else ():
+            for assignment in self.assignments[simulation.name]:
+                key = f"positions-{assignment.worker}-{self.version}"
+                positions |= self._wait(self._submit(key, tasks.positions, assignment, self.version))
         assert weights is not None
         return Checkpoint(
             workflow=self.graph.name,

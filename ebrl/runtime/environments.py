@@ -33,6 +33,7 @@ class Environments:
             RolloutSettings(
                 order=order,
                 num_envs=int(node.options["num_envs"]),
+                batch_size=int(node.options["num_envs"]),
                 num_steps=None,
                 chunk=assignment.chunk,
                 cores=assignment.stage.quota.cores,

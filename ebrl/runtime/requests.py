@@ -18,8 +18,11 @@ class Actor(Protocol):
 
 @attrs.define(kw_only=True)
 class Requests:
-    """Collects requests until they are sent; behind a barrier, until all environments have asked."""
+    """Collects requests until `batch_size` have come together or the cores have run out of work; behind a
+    barrier, until all environments have asked. Each message wakes a process, so fewer are better, and
+    while every core has work nobody waits for an answer."""
 
+    batch_size: int = 1
     barrier: StepBarrier | None = None
     _open: list[int] = attrs.field(factory=list, init=False)
     _unanswered: set[int] = attrs.field(factory=set, init=False)
@@ -53,7 +56,8 @@ class Requests:
         """
         if self.barrier is not None:
             self._open += self.barrier.release(active())
-        if not self._open and (not hungry or self._told_hungry or not self._unanswered):
+        due = bool(self._open) and (hungry or len(self._open) >= self.batch_size or self.barrier is not None)
+        if not due and (not hungry or self._told_hungry or not self._unanswered):
             return False
         assert actor is not None
         rows, self._open = self._open, []

@@ -64,7 +64,9 @@ class Rollout:
         self.dispatcher = StepDispatcher(cores=settings.cores)
         windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
         self._recording = Recording(windows, settings.num_steps, on_batch)
-        self._requests = Requests(barrier=StepBarrier() if settings.step_barrier else None)
+        self._requests = Requests(
+            batch_size=settings.batch_size, barrier=StepBarrier() if settings.step_barrier else None
+        )
         self._make_actor, self._actor = make_actor, None  # type: tuple[Any, Actor | None]
         self._on_lost, self._on_episode = on_lost, on_episode
         self._next_check_s = 0.0

@@ -40,6 +40,9 @@ class RolloutSettings:
     numbers: Sequence[int] = attrs.field()
     """The environments' numbers, which they are seeded and reported by; replicas that share a stage's
     environments have different ones. Default: from 0."""
+    batch_size: int = 1
+    """Observations that the actor takes at once: requests are sent when so many have come together, or when
+    no environment is left to run."""
     step_barrier: bool = False
     in_order: bool = False
     """Results do not depend on timing (see `Windows`)."""

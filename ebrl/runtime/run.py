@@ -217,6 +217,9 @@ class Run:
                 source_file=node.stage.function.__code__.co_filename,
                 seed=self.seed,
                 chunk=_chunk(self.graph),
+                request_size=max(
+                    (other.batch_size for other in self.plan.stages if other.kind == "generation"), default=1
+                ),
                 max_staleness=self.plan.max_staleness,
                 step_barrier=self.plan.step_barrier,
                 path=[self.graph.folder] if self.graph.folder else [],

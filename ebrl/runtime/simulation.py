@@ -193,22 +193,24 @@ class SimulationEngine:
         return RolloutSettings(
             order=environment_order(node, assignment, node.stage.function),
             num_envs=len(own),
+            numbers=own,
+            batch_size=assignment.request_size,
             num_steps=num_steps,
             chunk=assignment.chunk,
             cores=assignment.stage.quota.cores,
             seed=assignment.seed,
-            purpose=node.name if assignment.replica == 0 else assignment.worker,
+            purpose=node.name,
             step_barrier=assignment.step_barrier,
             in_order=assignment.in_order,
-            resume=self._resume(len(own), num_steps),
+            resume=self._resume(own, num_steps),
         )
 
-    def _resume(self, num_envs: int, num_steps: int) -> dict[int, Any]:
+    def _resume(self, numbers: Sequence[int], num_steps: int) -> dict[int, Any]:
         """Where a checkpoint left the environments; without one, episodes that no earlier engine can have used."""
         saved = (self._assignment.restored or {}).get("positions")
         if saved and self._first_batch == (self._assignment.restored or {}).get("iteration"):
             return dict(saved)
-        return {index: (self._first_batch * num_steps, ()) for index in range(num_envs)}
+        return {number: (self._first_batch * num_steps, ()) for number in numbers}
 
 
 def environment_order(node: Node, assignment: Assignment, program: Callable[..., Any]) -> EnvironmentOrder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -64,8 +63,8 @@ class Spawning(Counting):
 
     def __init__(self, target: str, *, notes: str, fork: bool = False) -> None:
         super().__init__(target)
-        # A fork also inherits the pipes of its parent.
-        if not (pid := os.fork() if fork else subprocess.Popen(["sleep", "1000"]).pid):
+        # A fork inherits all of its parent, a program what is not closed on purpose.
+        if not (pid := os.fork() if fork else os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)):
             time.sleep(1000)
             os._exit(0)
         Path(notes).write_text(str(pid))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -77,11 +78,22 @@ def test_files_in_the_working_folder_do_not_shadow_the_library(
     process.kill()
 
 
-def test_what_a_simulator_started_ends_with_it(memory: int, tmp_path: Path) -> None:
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(entry))
+    return found
+
+
+def test_what_a_simulator_starts_inherits_nothing_and_ends_with_it(memory: int, tmp_path: Path) -> None:
     notes = tmp_path / "pid"
     process = EnvironmentProcess(0, order("disturbing.Spawning", notes=str(notes)), memory)
-    _hear(process)
-    process.kill()
+    try:
+        _hear(process)
+        assert not any(name.startswith("/memfd:ebrl") for name in _open_files(int(notes.read_text())))
+    finally:
+        process.kill()
     state = subprocess.run(["ps", "-o", "stat=", "-p", notes.read_text()], capture_output=True, text=True).stdout
     assert state.strip() in ("", "Z")
 

@@ -34,7 +34,7 @@ def test_a_killed_parent_takes_its_environments_along(simulator: str) -> None:
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])},
         start_new_session=True,
     )
     try:

@@ -20,7 +20,7 @@ from ebrl.runtime.seeding import reset_seed
 
 from .playing import Play, order, shown_seed
 
-DEADLINES = Deadlines(start_s=30.0, reset_s=0.4, step_s=0.4)
+DEADLINES = Deadlines(start_s=30.0, reset_s=0.8, step_s=0.8)
 
 
 def seeds(environment: int, episodes: range = range(1)) -> list[int]:
@@ -179,7 +179,7 @@ def test_a_hang_is_ended_and_its_stack_shown(simulator: str, doing: str, step: i
         pids = play.rollout.pids()
         play.batch()
         (lost,) = play.lost
-        assert lost["message"] == f"no answer to {doing} within 0.4 s"
+        assert lost["message"] == f"no answer to {doing} within 0.8 s"
         assert (lost["environment"], lost["step"], lost["doing"]) == (1, step, doing)
         assert re.search(r'hanging.py", line \d+ in ' + ("fault" if doing == "step" else "reset"), lost["detail"])
         assert not psutil.pid_exists(pids[1])
@@ -196,7 +196,7 @@ def test_a_hang_at_the_start() -> None:
 
 
 def test_a_slow_step_within_its_deadline() -> None:
-    deadlines = Deadlines(start_s=30.0, reset_s=0.1, step_s=20.0)
+    deadlines = Deadlines(start_s=30.0, reset_s=0.7, step_s=20.0)
     with Play(order("hanging.Slow", step_s=1.2, at=2), settings={"deadlines": deadlines}) as play:
         assert len(play.batch()[0]) == 4
         assert not play.lost

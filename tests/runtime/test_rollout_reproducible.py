@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from ebrl.graph.items import Trajectory
-from ebrl.runtime.seeding import reset_seed
+from ebrl.runtime.seeding import chunk_seed, reset_seed
 
 from .playing import Play, order, same, shown_seed
 
 IN_ORDER = {"in_order": True}
+PURPOSE = reset_seed(0, "simulate", 0, 0)
 
 
 def _record(cores: int, **settings: Any) -> list[Trajectory]:
@@ -59,6 +60,17 @@ def test_runs_with_different_seeds_share_no_start() -> None:
             starts += [shown_seed(trajectory.observations["state"][0]) for trajectory in play.batch()]
     assert sorted(starts) == sorted({reset_seed(seed, "simulate", number, 0) for seed in (0, 1) for number in range(4)})
     assert len(set(starts)) == 8
+
+
+def test_every_chunk_has_a_seed_of_its_own() -> None:
+    """Known from what it is for, so that any actor may spend it."""
+    settings = IN_ORDER | {"seed": 3, "numbers": [4, 6]}
+    with Play(order("counting.Counting", lengths=(3,)), num_envs=2, num_steps=5, settings=settings) as play:
+        for trajectory in play.batch():
+            for offset, actions in enumerate(trajectory.actions):
+                chunk = trajectory.start + offset
+                seed = chunk_seed(3, PURPOSE, trajectory.environment, trajectory.episode, chunk)
+                assert actions.tolist() == play.actions(seed).tolist()
 
 
 def test_environments_have_the_same_starts_wherever_they_run() -> None:
