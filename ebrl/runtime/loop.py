@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
+import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -15,6 +17,7 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._closing, self._closed = threading.Lock(), False
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -30,12 +33,9 @@ class Loop:
     def call(self, function: Callable[[], None]) -> None:
         """Run `function` soon in the loop's thread."""
         self._calls.put(function)
-        try:
-            os.write(self._wake_write, b"x")
-        except BlockingIOError:
-            pass  # a full pipe wakes as well as a longer one
-        except OSError:
-            pass  # the loop is closed: nobody is left to run it
+        with self._closing, contextlib.suppress(BlockingIOError):  # a full pipe wakes as well as a longer one
+            if not self._closed:  # else nobody is left to run it, and the descriptor may be another's
+                os.write(self._wake_write, b"x")
 
     def poll(self, timeout_s: float | None) -> None:
         """Wait for events, at most `timeout_s`, and run their callbacks."""
@@ -43,9 +43,11 @@ class Loop:
             key.data()
 
     def close(self) -> None:
-        self._selector.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        with self._closing:
+            self._closed = True
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     def _run_calls(self) -> None:
         os.read(self._wake_read, 4096)

@@ -67,7 +67,8 @@ class State(dict[str, Any]):
 
     def save(self) -> dict[str, tuple[bool, Any]]:
         """name -> (made by `keep`, state_dict or value)."""
-        return {
+        waiting = {name: (True, value) for name, value in self._restored.items()}  # no call has asked for it yet
+        return waiting | {
             name: (True, value.state_dict()) if hasattr(value, "state_dict") else (False, value)
             for name, value in self.items()
         }

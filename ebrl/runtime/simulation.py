@@ -167,6 +167,7 @@ class SimulationEngine:
                     rollout.poll(0.5)
             finally:
                 rollout.close()
+                rollout.loop.close()
         except BaseException as failure:
             self._fail(failure)
 

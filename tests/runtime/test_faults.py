@@ -41,7 +41,7 @@ def test_a_killed_environment_costs_one_trajectory(launch: Callable[..., Outcome
     assert lost["message"] == "environment process was killed by SIGKILL"
     assert (lost["stage"], lost["simulator"]) == ("simulate", "gymnasium:Pendulum-v1")
     whole = 12 * 4 * 64
-    assert whole - 64 <= outcome.summary["env_steps"] < whole
+    assert whole - 64 <= outcome.summary["env_steps"] <= whole  # an idle environment loses nothing
 
 
 @pytest.mark.parametrize("worker", ["generate-0", "simulate-0"])
@@ -142,7 +142,8 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     ]
     assert len(set(links)) == 2
     assert all(link in output for link, output in zip(links, outputs, strict=True))
-    assert not [process for run in runs for process in session_processes(run.pid)]
+    _, alive = psutil.wait_procs([process for run in runs for process in session_processes(run.pid)], timeout=5)
+    assert not alive
 
 
 def test_a_missing_environment_through_the_command_line(tmp_path: Path) -> None:
@@ -151,4 +152,5 @@ def test_a_missing_environment_through_the_command_line(tmp_path: Path) -> None:
     assert run.returncode == 2
     assert "no environment 'Pendulom-v1' in Gymnasium's registry" in output
     assert "Traceback" not in output
-    assert not session_processes(run.pid)
+    _, alive = psutil.wait_procs(session_processes(run.pid), timeout=5)
+    assert not alive
