@@ -6,6 +6,7 @@ touches observations, trajectories or weights; those go from worker to worker.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -70,6 +71,7 @@ class Driver:
         self._steps: defaultdict[int, dict[str, int]] = defaultdict(dict)
         self._generation: dict[str, float] = {}
         self._residents: dict[str, int] = {}
+        self._deadline_s: float | None = None
         self._began_s = self._last_s = time.monotonic()
         if counters is not None:
             self._restore(counters)
@@ -89,13 +91,12 @@ class Driver:
         self._began_s = self._last_s = time.monotonic()
         while self.version < self.admission.iterations and self.stopping is None:
             self._pump()
-            key = self._next()
-            if key == f"{self.trainer.name}-{self.version}":
+            if (key := self._next()) == self._training_key:
                 yield self._trained(key)
         self._last_calls()
 
     def checkpoint(self) -> Checkpoint:
-        """The state after the last complete iteration; must be called between two of them."""
+        """The state after the last complete iteration; one that is under way is awaited."""
         states, weights = {}, None
         for name in self.plan.item_stages:
             future = self._submit(f"snapshot-{name}-{self.version}", tasks.snapshot, self.assignments[name][0])
@@ -126,6 +127,10 @@ class Driver:
         """The newest weights."""
         weights: Weights = self._published[self.version].result()
         return weights
+
+    def hurry(self, seconds: float) -> None:
+        """From now on wait at most so long altogether."""
+        self._deadline_s = time.monotonic() + seconds
 
     def cancel(self) -> None:
         """Drop what is still in flight."""
@@ -162,7 +167,7 @@ class Driver:
         """Submit everything that may start now."""
         for batch in self.admission.grant(self.version):
             self._chains[batch] = self._roll(batch)
-        key = f"{self.trainer.name}-{self.version}"
+        key = self._training_key
         if key not in self._futures and self.version in self._chains:
             ports = self._ports(self.trainer, self._chains[self.version])
             assignment = self.assignments[self.trainer.name][0]
@@ -249,10 +254,13 @@ class Driver:
         self._news.put(("told", event[1]))
 
     def _next(self) -> str:
-        """Handle news until a task is done; its key."""
+        """Handle news until a task is done; its key. TimeoutError past the deadline that `hurry` set."""
         while True:
+            left_s = math.inf if self._deadline_s is None else self._deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"still waiting for {self.waiting_for()}")
             try:
-                kind, value = self._news.get(timeout=_WAITING_S)
+                kind, value = self._news.get(timeout=min(left_s, _WAITING_S))
             except Empty:
                 self.emit("waiting", tasks=self.waiting_for())
                 continue
@@ -274,7 +282,8 @@ class Driver:
 
     def _wait_done(self, future: Future[Any]) -> None:
         while future.status == "pending":
-            self._next()
+            if (key := self._next()) == self._training_key:
+                self._trained(key)
         if future.status != "finished":
             raise self._explain(str(future.key), future)
 
@@ -401,6 +410,15 @@ class Driver:
             "training": self.times["training_cpu_s"],
             "engine": self.times["engine_cpu_s"],
         }
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is anything yet that a checkpoint could keep."""
+        return any(future.status == "finished" for future in self._published.values())
+
+    @property
+    def _training_key(self) -> str:
+        return f"{self.trainer.name}-{self.version}"
 
     @property
     def _any(self) -> Assignment:

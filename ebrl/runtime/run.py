@@ -33,6 +33,7 @@ from ebrl.runtime.cluster import Cluster, WorkerSpec
 from ebrl.runtime.driver import Driver, Iteration
 
 CHECKPOINT_EVERY = 10  # iterations
+_PATIENCE_S = 5.0  # for the last checkpoint of an interrupted run; Ctrl-C must end within 10 s
 INSIDE = "EBRL_WORKER"  # environment variable of stage workers and what they start: no run may begin there
 
 
@@ -254,8 +255,10 @@ class Run:
     def _end(self, status: str, reason: str) -> None:
         """Write what remains to be written; the summary comes last."""
         driver = self._driver
-        if status != "failed":
-            with contextlib.suppress(EbrlError):
+        if status == "interrupted":
+            driver.hurry(_PATIENCE_S)
+        if status != "failed" and driver.has_weights:
+            with contextlib.suppress(EbrlError, TimeoutError):  # then the newest checkpoint is an older one
                 self._checkpoint()
         policy = self._save_policy(driver.goal_weights or driver.weights()) if status == "finished" else None
         driver.cancel()

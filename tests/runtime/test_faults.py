@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
+from ebrl.runtime.checkpoint import newest
+
 from .conftest import WORKFLOWS, Outcome, ebrl_run, session_processes, wait_for_iterations
 
 
@@ -151,6 +153,41 @@ def test_a_missing_environment_through_the_command_line(tmp_path: Path) -> None:
     output, _ = run.communicate(timeout=60)
     assert run.returncode == 2
     assert "no environment 'Pendulom-v1' in Gymnasium's registry" in output
+    assert "Traceback" not in output
+    _, alive = psutil.wait_procs(session_processes(run.pid), timeout=5)
+    assert not alive
+
+
+def test_a_checkpoint_holds_whole_iterations(launch: Callable[..., Outcome]) -> None:
+    """Interrupted while training: the iteration is awaited, and counters, metrics and weights belong together."""
+    folders = []
+
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == 3:
+            folders.append(run.run_dir)
+            run._driver._pump()
+            time.sleep(1.0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch("small", "iterations=100", "num_steps=64", during=during)
+    (folder,) = folders
+    saved = newest(folder / "checkpoints", "small")
+    assert saved.iteration == saved.counters["version"] == saved.states["train_ppo"]["version"][1] == 5
+    assert _lines(folder / "metrics.jsonl") == 5
+
+
+def test_ctrl_c_while_simulators_start(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = ebrl_run(f"{WORKFLOWS}:slow", "--run-dir", str(folder), cwd=tmp_path, start_new_session=True)
+    while not (folder / "config.json").exists():
+        time.sleep(0.02)
+    time.sleep(0.5)
+    began_s = time.monotonic()
+    os.killpg(run.pid, signal.SIGINT)
+    output, _ = run.communicate(timeout=30)
+    assert time.monotonic() - began_s < 10
+    assert run.returncode == 130, output
     assert "Traceback" not in output
     _, alive = psutil.wait_procs(session_processes(run.pid), timeout=5)
     assert not alive
