@@ -28,6 +28,8 @@ class Host:
         self.state = State()
         self.environments: Any = None
         self.weights: Weights | None = None
+        self.barren = 0
+        """Training iterations without a single item, one after the other."""
         self._filled: dict[str, Any] = {
             name: value for name, value in self.node.values.items() if not isinstance(value, (PolicyRef, SimulatorRef))
         }

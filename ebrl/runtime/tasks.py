@@ -18,16 +18,19 @@ from distributed import get_worker
 
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.backends.registry import load_policy
+from ebrl.errors import StageError
 from ebrl.graph.items import Batch, Trajectory, Weights
 from ebrl.graph.model import PolicyRef
 from ebrl.runtime import bridge
 from ebrl.runtime.assignment import Assignment, only
 from ebrl.runtime.channel import address
 from ebrl.runtime.hosting import Host
+from ebrl.runtime.reporting import Report
 
 E = TypeVar("E")
 _residents: dict[str, Any] = {}
 _lock = threading.Lock()
+_MOST_BARREN = 20  # iterations without a trajectory, one after the other
 
 
 def topic(run: str) -> str:
@@ -83,37 +86,65 @@ def first_weights(assignment: Assignment) -> Weights:
 
 
 def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> Weights:
-    """One training iteration; returns the weights of version ``iteration + 1``."""
+    """One training iteration; returns the weights of version ``iteration + 1``.
+
+    Where the stages before it dropped every item there is nothing to learn: the weights stay as they are.
+    """
     host = _host(assignment)
     if host.weights is None:
         raise _lost_trainer(assignment, iteration)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
-    inputs = {name: Batch(items) if isinstance(items, list) else items for name, items in ports.items()}
-    staleness = [
-        iteration - int(version)
+    versions = [
+        int(version)
         for items in ports.values()
         if isinstance(items, list)
         for trajectory in items
         for version in trajectory.versions
     ]
-    result, report = host.reported(**inputs)
-    if not isinstance(result, Weights):
-        raise TypeError(f"{assignment.stage.name} returned {type(result).__name__}; expected Weights")
-    weights = Weights.of(iteration + 1, result.arrays)
-    host.load(weights)
+    if versions:
+        host.barren = 0
+        result, report = host.reported(**_batches(ports))
+        arrays = _arrays(assignment, result)
+    else:
+        host.barren += 1
+        _stop_if_barren(assignment, host.barren)
+        arrays, report = host.weights.arrays, Report()
+    host.load(Weights.of(iteration + 1, arrays))
     _tell(
         assignment,
         "training",
         iteration=iteration,
-        metrics=report.metrics,
+        metrics=report.metrics | {"skipped": float(not versions)},
         stop=report.stop,
         train_s=time.monotonic() - began_s,
         cpu_s=time.process_time() - began_cpu_s,
-        chunks=len(staleness),
-        staleness_mean=sum(staleness) / max(len(staleness), 1),
-        staleness_max=max(staleness, default=0),
+        staleness_mean=iteration - sum(versions) / len(versions) if versions else 0.0,
+        staleness_max=iteration - min(versions, default=iteration),
     )
-    return weights
+    return host.weights
+
+
+def _arrays(assignment: Assignment, result: Any) -> Mapping[str, Any]:
+    if isinstance(result, Weights):
+        return result.arrays
+    raise StageError(
+        f"returned {type(result).__name__}; expected Weights",
+        where=assignment.stage.name,
+        hint="end the stage with: return ebrl.Weights.of(0, policy.weights()); the engine counts the versions",
+    )
+
+
+def _stop_if_barren(assignment: Assignment, barren: int) -> None:
+    if barren >= _MOST_BARREN:
+        raise StageError(
+            f"got no trajectory in {barren} iterations in a row",
+            where=assignment.stage.name,
+            hint="the stages before it drop every item; see their reports in metrics.jsonl",
+        )
+
+
+def _batches(ports: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: Batch(items) if isinstance(items, list) else items for name, items in ports.items()}
 
 
 def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> Any:
@@ -122,7 +153,7 @@ def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> An
     single = next(
         (port.name for port in host.node.stage.inputs if not port.batched and isinstance(ports[port.name], list)), None
     )
-    inputs = {name: Batch(items) if isinstance(items, list) else items for name, items in ports.items()}
+    inputs = _batches(ports)
     for value in ports.values():
         if isinstance(value, Weights):
             host.load(value)
@@ -205,9 +236,7 @@ def _tell(assignment: Assignment, kind: str, **data: Any) -> None:
     get_worker().log_event(topic(assignment.run), message)
 
 
-def _lost_trainer(assignment: Assignment, iteration: int) -> Exception:
-    from ebrl.errors import StageError
-
+def _lost_trainer(assignment: Assignment, iteration: int) -> StageError:
     return StageError(
         f"its worker was lost before iteration {iteration}, and with it the weights in training",
         where=assignment.stage.name,
