@@ -10,6 +10,8 @@ import ebrl
 from ebrl.stages import evaluate, generate, simulate, train_ppo
 
 OBSERVATIONS = ("gripper_to_cube_pos", "cube_pos", "robot0_eef_pos", "robot0_gripper_qpos", "progress")
+# Metres to about unit size. Their zero means "at the cube" and "closed": running statistics would shift it away.
+SCALES = {"gripper_to_cube_pos": 10.0, "robot0_gripper_qpos": 50.0}
 
 
 @ebrl.workflow
@@ -38,7 +40,7 @@ def lift_ppo(
     simulator = ebrl.simulator(
         task, controller="OSC_POSITION", horizon=horizon, timestep=timestep, observations=OBSERVATIONS
     )
-    policy = ebrl.policy("mlp", hidden=(64, 64), log_std=log_std)
+    policy = ebrl.policy("mlp", hidden=(64, 64), log_std=log_std, observation_scales=SCALES)
     actions = ebrl.stream(ebrl.ActionChunk)
     weights = ebrl.latest(ebrl.Weights, max_staleness=max_staleness)
     observations, trajectories = simulate(simulator, actions, num_envs=num_envs, num_steps=num_steps)

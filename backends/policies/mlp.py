@@ -36,6 +36,9 @@ class MlpPolicy:
     normalize: keep running statistics of the features; see `update_normalization`.
     observation_keys: which observations to use, concatenated in this order; None takes all numeric ones
         of at most one dimension, in the order of the spec.
+    observation_scales: a fixed factor for some of them, which then take no part in the running statistics.
+        Meant for differences and errors: their zero is the goal, and a network that sees it as zero
+        learns to go there far sooner than one that sees it shifted by a mean.
     seed: of the initial weights.
     """
 
@@ -48,6 +51,7 @@ class MlpPolicy:
         log_std: float = -0.5,
         normalize: bool = True,
         observation_keys: Sequence[str] | None = None,
+        observation_scales: Mapping[str, float] | None = None,
         seed: int = 0,
     ) -> None:
         if chunk < 1:
@@ -58,7 +62,7 @@ class MlpPolicy:
         features = self._columns[self.observation_keys[-1]].stop
         self._distribution = _distribution(spec.action, chunk)
         self._depth = len(hidden) + 1
-        self._normalization = RunningNormalization(features)
+        self._normalization = RunningNormalization(features, factors=_factors(self._columns, observation_scales or {}))
         self._normalize = normalize
         rng = np.random.default_rng(seed)
         self._arrays = {
@@ -194,6 +198,17 @@ def _columns(spec: SimulatorSpec, keys: Sequence[str]) -> dict[str, slice]:
         columns[key] = slice(start, stop)
         start = stop
     return columns
+
+
+def _factors(columns: Mapping[str, slice], scales: Mapping[str, float]) -> Array:
+    """[F] the fixed factor of every feature, NaN where it has none."""
+    factors = np.full(max(place.stop for place in columns.values()), np.nan)
+    for key, factor in scales.items():
+        if key not in columns:
+            hint = did_you_mean(key, columns)
+            raise UsageError(f"a scale is given for {key!r}, which is not observed", where="policy mlp", hint=hint)
+        factors[columns[key]] = factor
+    return factors
 
 
 def _distribution(action: Space, chunk: int) -> Gaussian | Categorical:

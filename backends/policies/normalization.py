@@ -13,21 +13,29 @@ _PREFIX = "normalization/"
 
 
 class RunningNormalization:
-    """Maps features to about zero mean and unit size: ``(x - shift) * scale``, the identity before any data.
+    """Maps features to about zero mean and unit size: ``(x - shift) * scale``, the identity before any data
+    (but for fixed features).
 
     Statistics are float64 and combined exactly (Chan et al.), so that they do not depend on how the same
     data is cut into updates beyond rounding. `shift` and `scale` are float32 and are written in place:
     whoever holds them, as a torch tensor over the same memory for instance, sees every change.
     """
 
-    def __init__(self, size: int, *, smallest_deviation: float = 1e-2) -> None:
-        """`smallest_deviation`: a feature that hardly moved so far is not blown up when it starts to move."""
+    def __init__(self, size: int, *, factors: Array | None = None, smallest_deviation: float = 1e-2) -> None:
+        """`factors` [size]: a fixed scale, without shift, for every feature where it is not NaN.
+
+        `smallest_deviation`: a feature that hardly moved so far is not blown up when it starts to move.
+        """
+        factors = np.full(size, np.nan) if factors is None else factors
+        self._fixed = ~np.isnan(factors)
+        self._factors = factors[self._fixed]
         self.smallest_deviation = smallest_deviation
         self.mean = np.zeros(size)
         self.variance = np.ones(size)
         self.count = np.zeros(())
         self.shift = np.zeros(size, np.float32)
         self.scale = np.ones(size, np.float32)
+        self._apply()
 
     def update(self, features: Array) -> None:
         """Take [N, size] more rows into account."""
@@ -63,3 +71,4 @@ class RunningNormalization:
             self.scale[:] = 1.0 / np.maximum(np.sqrt(self.variance), self.smallest_deviation)
         else:
             self.shift[:], self.scale[:] = 0.0, 1.0
+        self.shift[self._fixed], self.scale[self._fixed] = 0.0, self._factors

@@ -2,7 +2,7 @@
 
 Weights travel through `latest` edges, which never block. Without them only stages that feed each other
 item by item remain in a cycle: simulation and generation. Each such strongly connected component is a
-rollout loop, whose stages stay resident; every other stage runs one Dask task per item.
+rollout loop, whose stages stay resident; every other stage runs one Dask task per iteration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Order:
     """What `compile_graph` finds."""
 
     stages: tuple[str, ...]
-    """Topological, without the feedback edges; otherwise in the order of the calls."""
+    """Topological along streams, without the feedback edges within loops; otherwise in the order of the calls."""
     loops: tuple[tuple[str, ...], ...]
     """Members of every rollout loop, in the order of `stages`."""
 
@@ -27,10 +27,15 @@ def compile_graph(graph: Graph) -> Order:
     position = {name: number for number, name in enumerate(graph.nodes)}
     forward = nx.DiGraph()
     forward.add_nodes_from(graph.nodes)
-    forward.add_edges_from((edge.source, edge.target) for edge in graph.edges if not edge.feedback)
+    cycles = stream_cycles(graph)
+    for edge in graph.edges:
+        within = any({edge.source, edge.target} <= members for members in cycles)
+        # A stream declared ahead outside a loop is a stream like any other: its reader comes after its producer.
+        if not edge.latest and not (edge.feedback and within):
+            forward.add_edge(edge.source, edge.target)
     stages = tuple(nx.lexicographical_topological_sort(forward, key=position.__getitem__))
     rank = {name: number for number, name in enumerate(stages)}
-    loops = [tuple(sorted(members, key=rank.__getitem__)) for members in stream_cycles(graph)]
+    loops = [tuple(sorted(members, key=rank.__getitem__)) for members in cycles]
     return Order(stages=stages, loops=tuple(sorted(loops, key=lambda loop: rank[loop[0]])))
 
 

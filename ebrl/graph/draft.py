@@ -16,7 +16,7 @@ import attrs
 from ebrl.backends.registry import parse_uri
 from ebrl.errors import Finding, UsageError, did_you_mean
 from ebrl.graph.model import Edge, Graph, Node, PolicyRef, Port, SimulatorRef, StageDefinition
-from ebrl.graph.ports import ITEM_TYPES, injected, input_port
+from ebrl.graph.ports import ITEM_TYPES, input_port
 from ebrl.graph.source import caller_place
 
 _OPTIONS: Mapping[str, Mapping[str, int | None]] = {
@@ -125,7 +125,7 @@ class Draft:
             name=name,
             stage=_as_called(definition, given),
             values=values,
-            options={**engine_options(definition), **options},
+            options=engine_options(definition) | {key: value for key, value in options.items() if value is not None},
             place=place,
         )
         outputs = tuple(Output(node=name, port=port, place=place) for port in definition.outputs)
@@ -186,7 +186,7 @@ class Draft:
         return given, taken
 
     def _value(self, definition: StageDefinition, parameter: str, value: Any) -> Any:
-        role = injected(definition.settings.get(parameter))
+        role = definition.roles.get(parameter)
         if role in ("simulator", "environments") and isinstance(value, str):
             try:
                 backend, target, options = parse_uri(value)
@@ -202,7 +202,7 @@ class Draft:
 def engine_options(definition: StageDefinition) -> dict[str, int | None]:
     """Options of the engine for one call of this stage, with their defaults."""
     options = dict(_OPTIONS[definition.kind])
-    if any(injected(annotation) == "environments" for annotation in definition.settings.values()):
+    if "environments" in definition.roles.values():
         options.setdefault("num_envs", 1)
     return options
 
@@ -214,12 +214,12 @@ def positional_order(definition: StageDefinition) -> list[str]:
         parameter.name
         for parameter in inspect.signature(definition.function).parameters.values()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and injected(definition.settings.get(parameter.name)) != "state"
+        and definition.roles.get(parameter.name) != "state"
     ]
     if definition.kind == "simulation":
         ports = {port.name for port in definition.inputs}
-        roles = {name: injected(definition.settings.get(name)) for name in order}
-        order.sort(key=lambda name: 0 if roles[name] == "simulator" else 1 if name in ports else 2)
+        roles = definition.roles
+        order.sort(key=lambda name: 0 if roles.get(name) == "simulator" else 1 if name in ports else 2)
     return order
 
 

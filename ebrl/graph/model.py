@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -47,6 +47,8 @@ class StageDefinition:
     outputs: tuple[Port, ...]
     settings: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
     """Remaining parameters by name with their annotation."""
+    roles: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    """What the engine fills in, by parameter: ``simulator``, ``policy``, ``environments`` or ``state``."""
     resources: Resources = Resources()
     place: str = ""
     """file:line of the function."""
@@ -72,6 +74,9 @@ class PolicyRef:
     options: Mapping[str, Any] = attrs.field(factory=dict)
 
 
+Reference = TypeVar("Reference", SimulatorRef, PolicyRef)
+
+
 @attrs.define(frozen=True, kw_only=True)
 class Node:
     """One call of a stage in a workflow."""
@@ -85,6 +90,13 @@ class Node:
     """Settings of the engine for this call, such as ``num_envs`` or ``every``; complete with defaults."""
     place: str = ""
     """file:line of the call."""
+
+    def reference(self, kind: type[Reference]) -> tuple[str, Reference] | None:
+        """(parameter, value) of the argument that the engine makes a simulator (or environments) or a policy of."""
+        for name in self.stage.roles:
+            if isinstance(value := self.values.get(name), kind):
+                return name, value
+        return None
 
 
 @attrs.define(frozen=True, kw_only=True)

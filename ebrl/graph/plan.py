@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 SCHEDULES = ("ebrl", "sync")
@@ -9,7 +11,7 @@ SCHEDULES = ("ebrl", "sync")
 
 @attrs.define(frozen=True, kw_only=True)
 class Quota:
-    """What one replica of a stage may use."""
+    """What a stage may use. Its replicas share cores (`replica_cores`) and GPUs; threads and memory are for each."""
 
     cores: tuple[int, ...]
     """Core ids; several stages may name the same core, they then share it."""
@@ -30,7 +32,7 @@ class StagePlan:
     replicas: int = 1
     quota: Quota
     batch_size: int = 1
-    """Most items of one call: observations for generation, trajectories for training."""
+    """Most observations of one generation call; trajectory windows of one training iteration."""
 
     def workers(self) -> tuple[str, ...]:
         """Names of the Dask workers, one per replica."""
@@ -49,7 +51,7 @@ class Plan:
     step_barrier: bool = False
     """All environments finish their chunk before the next generation batch (lock-step)."""
     stages: tuple[StagePlan, ...]
-    """In topological order of the graph without its feedback edges."""
+    """In topological order along streams, see `compile_graph`."""
     loops: tuple[tuple[str, ...], ...]
     """Rollout loops: resident stages that talk through bounded channels."""
     notes: tuple[str, ...] = ()
@@ -60,6 +62,20 @@ class Plan:
 
     @property
     def item_stages(self) -> tuple[str, ...]:
-        """Stages outside every loop: one Dask task per item."""
+        """Stages outside every loop: one Dask task per iteration."""
         resident = {name for loop in self.loops for name in loop}
         return tuple(stage.name for stage in self.stages if stage.name not in resident)
+
+
+def replica_cores(stage: StagePlan, replica: int, beside: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The cores that one replica may use. Replicas of a simulation divide the cores of their stage where there
+    are enough; otherwise, and in other stages, they share them all.
+
+    beside: the replicas that run on the same node, itself included; all replicas where it is left out.
+    """
+    together = sorted(range(stage.replicas) if beside is None else beside)
+    cores = stage.quota.cores
+    if stage.kind != "simulation" or len(cores) < len(together):
+        return cores
+    position, size = together.index(replica), len(together)
+    return cores[len(cores) * position // size : len(cores) * (position + 1) // size]

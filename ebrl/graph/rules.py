@@ -1,8 +1,8 @@
 """The rules that a workflow must obey: one small function per rule, draft in, findings out.
 
 To add a rule: write the function, add it to `DECLARATION_RULES` (stage functions alone), `WIRING_RULES`
-(calls and edges) or `STRUCTURE_RULES` (the graph as a whole), and add a tiny faulty workflow to
-``tests/bad_workflows``.
+(calls and edges), `STRUCTURE_RULES` (the graph as a whole) or `LIMIT_RULES` (what cannot be run yet), and
+add a tiny faulty workflow to ``tests/bad_workflows``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 from ebrl.errors import Finding, did_you_mean
 from ebrl.graph.capture import capture_pickle, capture_size
 from ebrl.graph.draft import DeclaredEdge, Draft, Output, engine_options
+from ebrl.graph.limits import LIMIT_RULES, one_simulation
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
-from ebrl.graph.ports import MISSING, assignable, injected, type_name, type_names
+from ebrl.graph.ports import MISSING, assignable, type_name, type_names
 from ebrl.graph.premature import explain
 from ebrl.graph.signatures import signature, unannotated
-from ebrl.graph.structure import loop_member, one_training, open_simulation, starved_cycle
+from ebrl.graph.structure import idle_replica, loop_member, one_training, open_simulation, starved_cycle
 
 Rule = Callable[[Draft], Iterator[Finding]]
 
@@ -54,9 +55,9 @@ def option_value(draft: Draft) -> Iterator[Finding]:
     for node in draft.graph.nodes.values():
         for name, value in node.options.items():
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if not whole and value is not None:
+            default = engine_options(node.stage)[name]
+            if not whole and not (value is None and default is None):
                 message = f"must be a whole number of at least 1, got {value!r}"
-                default = engine_options(node.stage)[name]
                 hint = f"left out, it is {default}" if default is not None else "left out, the planner chooses it"
                 yield _at(node, name, "option-value", message, hint)
 
@@ -66,8 +67,9 @@ def missing_argument(draft: Draft) -> Iterator[Finding]:
     for node in draft.graph.nodes.values():
         parameters = inspect.signature(node.stage.function).parameters
         for name, annotation in node.stage.settings.items():
-            role = injected(annotation)
-            if name in draft.given[node.name] or role == "state" or parameters[name].default is not MISSING:
+            role = node.stage.roles.get(name)
+            left_out = parameters[name].default is not MISSING and not _indispensable(node, role)
+            if name in draft.given[node.name] or role == "state" or left_out:
                 continue
             hint = _ROLE_HINTS.get(role or "", f"pass {name}=...")
             yield _at(
@@ -89,14 +91,20 @@ def wrong_argument(draft: Draft) -> Iterator[Finding]:
     for node in draft.graph.nodes.values():
         parameters = inspect.signature(node.stage.function).parameters
         for name, annotation in draft.definitions[node.name].settings.items():
-            role = injected(annotation)
+            role = node.stage.roles.get(name)
             if role is None or name not in draft.given[node.name]:
                 continue
             value = node.values.get(name, draft.given[node.name][name])
-            if isinstance(value, wanted[role]) or (value is None and parameters[name].default is None):
+            left_out = value is None and parameters[name].default is None and not _indispensable(node, role)
+            if isinstance(value, wanted[role]) or left_out:
                 continue
             message = f"takes {_with_article(type_name(annotation))}, got {_shown(value)}"
             yield _at(node, name, "wrong-argument", message, _ROLE_HINTS[role])
+
+
+def _indispensable(node: Node, role: str | None) -> bool:
+    """Whether the engine cannot run the node without it, whatever default the function declares."""
+    return role == "environments" or (role in ("simulator", "policy") and node.stage.kind != "stage")
 
 
 def unconnected_input(draft: Draft) -> Iterator[Finding]:
@@ -276,13 +284,20 @@ WIRING_RULES: tuple[Rule, ...] = (
     capture_size,
     capture_pickle,
 )
-STRUCTURE_RULES: tuple[Rule, ...] = (starved_cycle, loop_member, open_simulation, one_training)
-RULES = DECLARATION_RULES + WIRING_RULES + STRUCTURE_RULES
+STRUCTURE_RULES: tuple[Rule, ...] = (
+    starved_cycle,
+    loop_member,
+    open_simulation,
+    one_training,
+    one_simulation,
+    idle_replica,
+)
+RULES = DECLARATION_RULES + WIRING_RULES + STRUCTURE_RULES + LIMIT_RULES
 
 
 def check(draft: Draft) -> list[Finding]:
     """All findings of the first group that has any: later groups would only echo faults of earlier ones."""
-    for group in (DECLARATION_RULES, WIRING_RULES, STRUCTURE_RULES):
+    for group in (DECLARATION_RULES, WIRING_RULES, STRUCTURE_RULES, LIMIT_RULES):
         if findings := [finding for rule in group for finding in rule(draft)]:
             return findings
     return []

@@ -9,7 +9,7 @@ from ebrl.errors import Finding
 from ebrl.graph.draft import Draft, engine_options
 from ebrl.graph.items import ActionChunk, Observation, Step, Weights
 from ebrl.graph.model import StageDefinition
-from ebrl.graph.ports import MISSING, assignable, injected, output_ports
+from ebrl.graph.ports import MISSING, assignable, output_ports
 from ebrl.graph.stage import type_hints
 
 _EXPECTED = {
@@ -82,12 +82,15 @@ def _any_kind(stage: StageDefinition) -> Iterator[str]:
 
 
 def _roles(stage: StageDefinition, role: str) -> int:
-    return sum(injected(annotation) == role for annotation in type_hints(stage.function).values())
+    return list(stage.roles.values()).count(role)
 
 
 def _simulation(stage: StageDefinition) -> Iterator[str]:
     if (count := _roles(stage, "simulator")) != 1:
         yield f"a simulation takes one Simulator, this one takes {count or 'none'}"
+    for name, role in stage.roles.items():
+        if role != "simulator":
+            yield f"a simulation runs in the process of its environment and takes no {role.title()}, as {name!r} is"
     actions = [port for port in stage.inputs if not port.batched and assignable(ActionChunk, port.item)]
     if len(actions) != 1 or len(stage.inputs) != 1:
         names = ", ".join(port.name for port in stage.inputs) or "none"
@@ -126,6 +129,9 @@ def _training(stage: StageDefinition) -> Iterator[str]:
 def _stage(stage: StageDefinition) -> Iterator[str]:
     if _roles(stage, "simulator"):
         yield "a plain stage takes no Simulator; for environments of its own it takes Environments"
+    for role in ("policy", "environments"):
+        if (count := _roles(stage, role)) > 1:
+            yield f"a stage takes one {role.title()} at most, this one takes {count}"
 
 
 def _gives(stage: StageDefinition, item: type, *, batched: bool) -> bool:

@@ -48,14 +48,16 @@ class Stage:
     def definition(self) -> StageDefinition:
         """Ports and settings. Read at the first call, when every name in the annotations exists."""
         hints = type_hints(self.function)
-        inputs, settings = [], {}
+        inputs, settings, roles = [], {}, {}
         for parameter in inspect.signature(self.function).parameters.values():
             annotation = hints.get(parameter.name, MISSING)
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             port = input_port(parameter.name, annotation, parameter.default)
             needs_edge = parameter.default is MISSING and parameter.kind is not parameter.KEYWORD_ONLY
-            if injected(annotation) is None and (needs_edge or draft.is_item(port)):
+            if (role := injected(annotation)) is not None:
+                settings[parameter.name], roles[parameter.name] = annotation, role
+            elif needs_edge or draft.is_item(port):
                 inputs.append(port)
             else:
                 settings[parameter.name] = annotation
@@ -67,6 +69,7 @@ class Stage:
             inputs=tuple(inputs),
             outputs=_SIMULATION_OUTPUTS if is_simulation else output_ports(hints.get("return", MISSING)),
             settings=settings,
+            roles=roles,
             resources=self.resources,
             place=self.place,
         )

@@ -1,4 +1,4 @@
-"""Rules on the graph as a whole: what may form a cycle, and that something is trained."""
+"""Rules on the graph as a whole: what may form a cycle, that something is trained, that replicas have work."""
 
 from __future__ import annotations
 
@@ -73,3 +73,21 @@ def one_training(draft: Draft) -> Iterator[Finding]:
             place=node.place,
             hint="one workflow trains one policy; make a second workflow",
         )
+
+
+def idle_replica(draft: Draft) -> Iterator[Finding]:
+    """Every replica of a simulation has an environment, and a trajectory window in every iteration."""
+    for node in draft.graph.of_kind("simulation"):
+        bounds = [(int(node.options["num_envs"]), "num_envs", "a replica without an environment has nothing to do")]
+        for trainer in draft.graph.of_kind("training"):
+            if (batch := trainer.options["batch"]) is not None:
+                bounds.append((batch, f"batch of {trainer.name}", "every replica gives at least one window per batch"))
+        for bound, name, why in bounds:
+            if node.options["replicas"] > bound:
+                yield Finding(
+                    rule="idle-replica",
+                    where=f"{node.name}.replicas",
+                    message=f"replicas={node.options['replicas']} is more than {name}={bound}: {why}",
+                    place=node.place,
+                    hint=f"at most replicas={bound}",
+                )

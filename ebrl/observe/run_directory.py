@@ -15,6 +15,7 @@ import enum
 import json
 import math
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -156,9 +157,15 @@ class RunDirectory:
         """The last write of a run."""
         write_json(self.summary_file, plain(summary))
 
+    def _came_to_nothing(self) -> bool:
+        """Whether a run ended here before its first iteration, for example on a misspelt simulator."""
+        return (self.summary or {}).get("iterations") == 0 and not any(self.checkpoints.iterdir())
+
     def _refuse_used(self) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"the run directory {self.path} is a file")
+        if self._came_to_nothing():
+            shutil.rmtree(self.path)
         if self.summary_file.exists():
             raise UsageError(
                 f"{self.path} holds a finished run, which is not overwritten",

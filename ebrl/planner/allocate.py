@@ -16,7 +16,8 @@ _FEW_CORES = 4
 
 
 def first_plan(graph: Graph, pool: ResourcePool, schedule: str = "ebrl") -> Plan:
-    """Simulation gets every core; generation, training and other stages share these cores, one thread each.
+    """Simulation gets every core, or as many as it asks for; generation, training and other stages share these
+    cores, one thread each.
 
     With more than four cores training gets a quarter of them as threads; with fewer one, so that every
     schedule computes the same bits. PlanError where a stage asks for more than the pool has.
@@ -95,9 +96,15 @@ def _stage_plan(graph: Graph, node: Node, pool: ResourcePool, gpus: tuple[str, .
     )
 
 
+def stage_cores(node: Node, pool: ResourcePool) -> tuple[int, ...]:
+    """The cores of one machine that a stage may use: all, or as many as its ``cpus`` ask for."""
+    asked = node.stage.resources.cpus
+    return pool.cores if asked is None else pool.cores[: math.ceil(asked)]
+
+
 def _quota(node: Node, pool: ResourcePool, gpus: tuple[str, ...]) -> Quota:
     asked = node.stage.resources
-    cores = pool.cores if asked.cpus is None else pool.cores[: math.ceil(asked.cpus)]
+    cores = stage_cores(node, pool)
     threads = 1
     if node.stage.kind != "simulation" and asked.cpus is not None:
         threads = max(1, int(asked.cpus))
@@ -148,7 +155,9 @@ def _max_staleness(graph: Graph) -> int:
 
 
 def _notes(graph: Graph, pool: ResourcePool) -> Iterable[str]:
-    if not pool.pinning:
+    if pool.pinning:
+        yield "cores are counted, not bound: processes are not pinned yet"
+    else:
         yield "cores are advisory: processes cannot be bound to cores here"
     if pool.cpu_quota is not None and pool.cpu_quota != len(pool.cores):
         yield f"the cgroup quota of {pool.cpu_quota:g} cores leaves {len(pool.cores)} core(s) to plan with"
@@ -160,4 +169,5 @@ def _notes(graph: Graph, pool: ResourcePool) -> Iterable[str]:
         if gpus is not None and gpus != int(gpus):
             yield f"{node.name}: the share of {gpus:g} GPU is advisory, nothing enforces it yet"
         if _replicas(node) > 1:
-            yield f"{node.name}: its {_replicas(node)} replicas share their cores"
+            divided = node.stage.kind == "simulation" and len(stage_cores(node, pool)) >= _replicas(node)
+            yield f"{node.name}: its {_replicas(node)} replicas {'divide' if divided else 'share'} their cores"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import cloudpickle
 
 from ebrl.backends.protocols import SimulatorSpec
-from ebrl.graph.model import Node, PolicyRef, SimulatorRef
+from ebrl.graph.model import Node, SimulatorRef
 from ebrl.graph.plan import StagePlan
 
 
@@ -25,6 +25,8 @@ class Assignment:
     replica: int
     packed_node: bytes
     """The `Node`, pickled: user code is unpacked where its errors can be reported."""
+    packed_program: bytes
+    """What environment processes run for every chunk: the workflow's simulation stage, see `program`."""
     source_file: str
     """Where the node's function was written."""
     seed: int
@@ -40,8 +42,8 @@ class Assignment:
     """Of a generation stage: the workers whose observations it serves, and whether they run on another node."""
     spec: SimulatorSpec | None = None
     """What the simulators of the workflow declare, once known."""
-    restored: Mapping[str, Any] | None = None
-    """State from a checkpoint."""
+    restored: Mapping[str, Any] = attrs.field(factory=dict)
+    """What a checkpoint kept of this stage: ``iteration``, and ``state`` or ``positions``."""
 
     @property
     def worker(self) -> str:
@@ -67,6 +69,15 @@ class Assignment:
         return node
 
 
-def only(node: Node, kind: type[SimulatorRef] | type[PolicyRef]) -> tuple[str, Any] | None:
-    """(parameter, reference) of the node's simulator or policy argument."""
-    return next(((name, value) for name, value in node.values.items() if isinstance(value, kind)), None)
+def program(node: Node) -> Callable[[Any, Any], Iterator[Any]]:
+    """(simulator, chunk) -> steps: the function of a simulation stage with the settings of its call."""
+    found = node.reference(SimulatorRef)
+    assert found is not None
+    simulator, function, port = found[0], node.stage.function, node.stage.inputs[0].name
+    settings = {name: value for name, value in node.values.items() if name != simulator}
+
+    def run(env: Any, chunk: Any) -> Iterator[Any]:
+        steps: Iterator[Any] = function(**{simulator: env, port: chunk}, **settings)
+        return steps
+
+    return run

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from distributed import Worker
-from distributed.comm.core import Comm, CommClosedError, connect
+from distributed.comm.core import Comm, connect
 from distributed.core import Status
 from distributed.protocol.serialize import to_serialize
 
@@ -24,6 +25,7 @@ from ebrl.runtime.slots import OBSERVATION, Slots, anonymous_memory
 OPERATION = "ebrl-channel"
 _ANSWER = ("actions", "log_probs", "version")
 _RETRY_S = 0.2
+_CONNECT_S = 5.0  # the address may be that of a worker that was just lost
 
 
 def install(worker: Worker) -> None:
@@ -38,32 +40,44 @@ def reach(worker: Worker, source: str, where: str, local: str) -> None:
 
 async def _export(comm: Comm, where: str) -> Any:
     """The simulation's side: take part in the local channel in the name of the other node."""
-    connection, slots, _ = channel.connect(where)
-    await comm.write(slots.layout)
-    asked = [name for name in slots.arrays if name.startswith(OBSERVATION)] + ["seed", "min_version"]
-    await _relay(comm, connection, slots, sent=asked)
+    with contextlib.ExitStack() as stack:
+        stack.callback(comm.abort)  # the other side waits for nothing else; it comes again
+        with contextlib.suppress(OSError):  # the engine of a worker that was just replaced does not listen yet
+            connection, slots, _ = await asyncio.to_thread(channel.connect, where)
+            stack.callback(connection.close)
+            await comm.write(slots.layout)
+            asked = [name for name in slots.arrays if name.startswith(OBSERVATION)] + ["seed", "min_version"]
+            await _relay(comm, connection, slots, sent=asked)
     return Status.dont_reply
 
 
 async def _import(worker: Worker, source: str, where: str, local: str) -> None:
     """The generation's side; begins again when the other worker was replaced."""
-    while worker.status == Status.running:
-        with contextlib.suppress(OSError, CommClosedError, StopIteration, TypeError):
-            known = (await worker.scheduler.identity(n_workers=-1))["workers"]
-            address = next(address for address, info in known.items() if info["name"] == source)
-            comm = await connect(address, **worker.connection_args)
-            await comm.write({"op": OPERATION, "where": where, "reply": False})
-            described = await comm.read()
-            slots = Slots.create(anonymous_memory(), described)
-            listener = channel.Listener(local, slots, {})
-            try:
-                await _readable(listener)
-                if (connection := listener.accept()) is not None:
-                    await _relay(comm, connection, slots, sent=_ANSWER)
-            finally:
-                listener.close()
-                comm.abort()
+    while worker.status in (Status.running, Status.paused):
+        known = (await worker.scheduler.identity(n_workers=-1))["workers"]
+        address = next((address for address, info in known.items() if info["name"] == source), None)
+        if address is not None:
+            with contextlib.suppress(OSError):
+                await _attend(worker, address, where, local)
         await asyncio.sleep(_RETRY_S)
+
+
+async def _attend(worker: Worker, address: str, where: str, local: str) -> None:
+    """Offer here what the worker at `address` offers there, until either side ends; raises OSError then, too."""
+    with contextlib.ExitStack() as stack:
+        comm = await connect(address, timeout=_CONNECT_S, **worker.connection_args)
+        stack.callback(comm.abort)
+        await comm.write({"op": OPERATION, "where": where, "reply": False})
+        described = await comm.read()
+        memory = anonymous_memory()
+        stack.callback(os.close, memory)
+        slots = Slots.create(memory, described)
+        listener = channel.Listener(local, slots, {})
+        stack.callback(listener.close)
+        await _readable(listener)
+        if (connection := listener.accept()) is not None:
+            stack.callback(connection.close)
+            await _relay(comm, connection, slots, sent=_ANSWER)
 
 
 async def _relay(comm: Comm, connection: channel.Connection, slots: Slots, *, sent: Iterable[str]) -> None:
@@ -85,20 +99,18 @@ async def _relay(comm: Comm, connection: channel.Connection, slots: Slots, *, se
                 slots[name][rows] = values
             connection.send(message["rows"], hungry=message["hungry"])
 
-    tasks = [asyncio.ensure_future(leave()), asyncio.ensure_future(arrive())]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        connection.close()
-        comm.abort()
+        async with asyncio.TaskGroup() as both:  # waits for both: nobody watches the socket when it is closed
+            both.create_task(leave())
+            both.create_task(arrive())
+    except* OSError:
+        pass
 
 
 async def _readable(source: Any) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(source.fileno(), ready.set)
+    loop, ready, descriptor = asyncio.get_running_loop(), asyncio.Event(), source.fileno()
+    loop.add_reader(descriptor, ready.set)
     try:
         await ready.wait()
     finally:
-        loop.remove_reader(source.fileno())
+        loop.remove_reader(descriptor)

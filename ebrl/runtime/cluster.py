@@ -11,22 +11,30 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
 import dask
-from distributed import Client, LocalCluster, Nanny, Worker, get_worker
+from distributed import Client, Future, LocalCluster, Nanny, Security, Worker, get_worker, wait
+from distributed.comm.core import connect
 
-from ebrl.errors import UsageError
+from ebrl.errors import EbrlError, UsageError
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import tasks
 
 NODE = "ebrl-node"
 """Resource of a node agent: a worker that launches stage workers on its machine and runs no stage."""
+
+_ANSWER_S = 60.0  # for a node agent to start workers
+_JOIN_S = 10.0  # for a scheduler to answer
+_CLOSE_S = 5.0  # for the workers of a run to end their engines
+_LEASE_S = 1.0  # how often a node agent looks whether the run of its workers is still there
 
 _QUIET = {
     # An idle cluster of three workers costs 16 % of a core with the default settings, 4 % with these.
@@ -60,6 +68,7 @@ class Cluster:
         self._scheduler = scheduler
         self._nannies: dict[str, Nanny] = {}
         self._remote: dict[str, str] = {}
+        self._leases: dict[str, Future[Any]] = {}
         self._stack = contextlib.ExitStack()
         self.client: Client
         self.folder = ""
@@ -91,10 +100,13 @@ class Cluster:
         scheduler = str(self.client.scheduler_info(n_workers=0)["address"])
         for node, wanted in specs.items():
             if node == "":
-                self._nannies |= self._on_loop(_launch, scheduler, wanted, self.folder)
+                self._on_loop(_launch, scheduler, wanted, self.folder, self._nannies)
                 continue
-            self._on_node(node, _launch_here, scheduler, wanted)
             self._remote |= dict.fromkeys((spec.name for spec in wanted), node)
+            lease = f"ebrl-lease-{secrets.token_hex(8)}"
+            self._leases[node] = self._submit(node, _launch_here, scheduler, wanted, lease, key=lease)
+        for node, started in self._leases.items():
+            self._answer(node, started)
 
     def addresses(self) -> dict[str, str]:
         """Worker name -> address, of all workers that are connected."""
@@ -105,14 +117,15 @@ class Cluster:
         """End all workers of the run, in order where they answer and by force where they do not."""
         if (self._nannies or self._remote) and self.client.status == "running":
             with contextlib.suppress(Exception):
-                self.client.run(tasks.close, workers=self._own_workers(), on_error="ignore")
+                self._on_loop(_end_engines, self.client, self._own_workers())
             with contextlib.suppress(Exception):
-                self._on_loop(_close, list(self._nannies.values()))
-            for node in set(self._remote.values()):
-                names = [name for name, where in self._remote.items() if where == node]
-                with contextlib.suppress(Exception):
-                    self._on_node(node, _close_here, names)
-        self._nannies, self._remote = {}, {}
+                self._on_loop(_close, self._nannies.values())
+            names = defaultdict(list)
+            for name, node in self._remote.items():
+                names[node].append(name)
+            with contextlib.suppress(Exception):
+                wait([self._submit(node, _close_here, names[node]) for node in names], timeout=2 * _CLOSE_S)
+        self._nannies, self._remote, self._leases = {}, {}, {}
         self._stack.close()
 
     def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -122,8 +135,19 @@ class Cluster:
 
     def _on_node(self, node: str, function: Callable[..., Any], *args: Any) -> Any:
         """The result of a task of the node agent at address `node`."""
-        future: Any = self.client.submit(function, *args, workers=[node], resources={NODE: 1}, pure=False)
-        return future.result(60)
+        return self._answer(node, self._submit(node, function, *args))
+
+    def _submit(self, node: str, function: Callable[..., Any], *args: Any, key: str | None = None) -> Future[Any]:
+        return self.client.submit(function, *args, workers=[node], resources={NODE: 1}, pure=False, key=key)
+
+    def _answer(self, node: str, future: Future[Any]) -> Any:
+        try:
+            return future.result(_ANSWER_S)
+        except TimeoutError:
+            raise EbrlError(
+                f"the node at {node} did not answer within {_ANSWER_S:.0f} s",
+                hint=f"see whether its `ebrl worker {self._scheduler}` still runs",
+            ) from None
 
     def _own_workers(self) -> list[str]:
         names = {*self._nannies, *self._remote}
@@ -164,12 +188,9 @@ class Cluster:
 
     def _connect(self, address: str) -> None:
         try:
-            self.client = Client(address, timeout="10s", set_as_default=False)
+            self.client = Client(address, timeout=_JOIN_S, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise UsageError(
-                f"no Dask scheduler answers at {address}: {error}",
-                hint="start one with: dask scheduler --host ADDRESS",
-            ) from None
+            raise _no_scheduler(address, error) from None
         self._stack.callback(self.client.close, timeout=5)
 
     def _agents(self) -> list[str]:
@@ -183,6 +204,23 @@ class Cluster:
         return agents
 
 
+def _no_scheduler(address: str, error: Exception) -> UsageError:
+    return UsageError(
+        f"no Dask scheduler answers at {address}: {str(error) or 'it says nothing'}",
+        hint="start one with: dask scheduler --host ADDRESS",
+    )
+
+
+async def _knock(address: str) -> None:
+    """Raise UsageError where Dask does not answer: a Worker would try again and raise what nobody understands."""
+    try:
+        async with asyncio.timeout(_JOIN_S + 1):
+            comm = await connect(address, timeout=_JOIN_S, **Security().get_connection_args("worker"))
+    except (OSError, ValueError, MemoryError) as error:  # the last where another protocol is spoken
+        raise _no_scheduler(address, error) from None
+    comm.abort()
+
+
 def join(address: str) -> None:
     """Offer this machine to the cluster at `address`, until the scheduler ends or Ctrl-C."""
     pool = ResourcePool.discover()
@@ -191,6 +229,7 @@ def join(address: str) -> None:
         resources = {"CPU": float(len(pool.cores)), "GPU": float(len(pool.gpus)), NODE: 1_000.0}
         loop = asyncio.get_running_loop()
         name = f"node-{os.uname().nodename}-{os.getpid()}"
+        await _knock(address)
         async with Worker(address, nthreads=4, name=name, resources=resources, death_timeout=30) as worker:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, lambda: asyncio.ensure_future(worker.close(reason="asked to leave")))
@@ -201,9 +240,10 @@ def join(address: str) -> None:
         asyncio.run(serve())
 
 
-async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str) -> dict[str, Nanny]:
-    nannies = [
-        Nanny(
+async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str, started: dict[str, Nanny]) -> None:
+    """Start workers; they are in `started` before they run, so that whoever interrupts this can end them."""
+    nannies = {
+        spec.name: Nanny(
             scheduler,
             name=spec.name,
             nthreads=spec.threads,
@@ -217,20 +257,45 @@ async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str) -> dict[
             host=None if not scheduler.startswith("tcp://127.") else "127.0.0.1",
         )
         for spec in specs
-    ]
-    await asyncio.gather(*nannies)
-    return {str(nanny.name): nanny for nanny in nannies}
+    }
+    started |= nannies
+    # A Nanny that is cancelled in the middle loses its process.
+    await asyncio.shield(asyncio.gather(*nannies.values()))
 
 
-async def _close(nannies: list[Nanny]) -> None:
-    await asyncio.gather(*(nanny.close(timeout=2, reason="the run has ended") for nanny in nannies))
+async def _end_engines(client: Client, workers: list[str]) -> None:
+    await asyncio.wait_for(client.run(tasks.close, workers=workers, on_error="ignore"), _CLOSE_S)
+
+
+async def _close(nannies: Iterable[Nanny]) -> None:
+    async def close(nanny: Nanny) -> None:
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(nanny.start(), 2 * _CLOSE_S)  # one that is still starting cannot be stopped
+        await nanny.close(timeout=2, reason="the run has ended")
+
+    await asyncio.gather(*map(close, nannies))
 
 
 _hosted: dict[str, Nanny] = {}  # of a node agent
 
 
-async def _launch_here(scheduler: str, specs: list[WorkerSpec]) -> None:
-    _hosted.update(await _launch(scheduler, specs, get_worker().local_directory))
+async def _launch_here(scheduler: str, specs: list[WorkerSpec], lease: str) -> None:
+    """Start workers on this node; they end when nobody wants the result of this task, `lease`, any more.
+
+    The scheduler forgets what only a lost client wanted, so that a driver that was killed leaves nothing.
+    """
+    worker = get_worker()
+    try:
+        await _launch(scheduler, specs, worker.local_directory, _hosted)
+    finally:
+        worker.loop.add_callback(_close_after, worker, lease, [spec.name for spec in specs])
+
+
+async def _close_after(worker: Worker, lease: str, names: list[str]) -> None:
+    await asyncio.sleep(_LEASE_S)
+    while lease in worker.data:
+        await asyncio.sleep(_LEASE_S)
+    await _close_here(names)
 
 
 async def _close_here(names: list[str]) -> None:

@@ -1,15 +1,16 @@
 """The driver: submits tasks, one per admission credit and stage call, and turns their news into iterations.
 
-It decides nothing about resources or order itself: the plan, `Admission` and the graph do. It never
-touches observations, trajectories or weights; those go from worker to worker.
+It decides nothing about resources or order itself: the plan, `Admission` and the graph do.
+Observations, trajectories and weights go from worker to worker; the driver sees them only where it
+writes a checkpoint or the final policy.
 """
 
 from __future__ import annotations
 
 import math
+import pickle
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -18,11 +19,11 @@ from distributed import Client, Future
 from distributed.scheduler import KilledWorker, NoValidWorkerError
 
 from ebrl.errors import EbrlError, StageError
-from ebrl.graph.items import Episode, Weights
-from ebrl.graph.model import Edge, Graph, Node
+from ebrl.graph.items import Weights
+from ebrl.graph.model import Graph, Node
 from ebrl.graph.plan import Plan
-from ebrl.observe.metrics import EpisodeWindow
 from ebrl.runtime import tasks
+from ebrl.runtime.account import Account
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.checkpoint import Checkpoint
 from ebrl.schedule.admission import Admission
@@ -32,14 +33,24 @@ _WAITING_S = 30.0  # a run that hears nothing for so long says what it waits for
 
 @attrs.define(frozen=True)
 class Iteration:
-    """One training iteration: `stats` is a flat dict of numbers (see README, metrics)."""
+    """One training iteration: `stats` is a flat dict of numbers, as in ``metrics.jsonl``."""
 
     index: int
     stats: Mapping[str, float]
 
 
+@attrs.define
+class _Task:
+    """A task in flight."""
+
+    future: Future[Any]
+    stage: str
+    weights: Future[Any] | None = None
+    """Of a judge's call: what it judges."""
+
+
 class Driver:
-    """Drives one run. `iterations` yields until the run is over or `stop` was asked for."""
+    """Drives one run. `iterations` yields until the run is over or a stage asked to stop."""
 
     def __init__(
         self,
@@ -49,39 +60,41 @@ class Driver:
         assignments: Mapping[str, list[Assignment]],
         *,
         emit: Callable[..., None],
-        counters: Mapping[str, Any] | None = None,
+        restored: Checkpoint | None = None,
     ) -> None:
         self.graph, self.plan, self.client = graph, plan, client
         self.assignments = {name: list(replicas) for name, replicas in assignments.items()}
         self.emit = emit
-        self.trainer: Node = graph.of_kind("training")[0]
+        self.account = Account()
         self.version = 0
         self.stopping: str | None = None
-        self.episodes = EpisodeWindow()
-        self.env_steps = 0
-        self.max_staleness_seen = 0
         self.last_report: dict[str, dict[str, float]] = {}
         self.goal_weights: Weights | None = None
-        self.times: defaultdict[str, float] = defaultdict(float)
+        self._trainer: Node = graph.of_kind("training")[0]
+        self._judges = [
+            node
+            for node in graph.of_kind("stage")
+            if all(edge.latest for edge in graph.inputs(node.name))  # new weights set them off
+        ]
         self._news: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        self._futures: dict[str, Future[Any]] = {}
-        self._chains: dict[int, dict[str, Any]] = {}
-        self._published: dict[int, Future[Any]] = {}
-        self._stats: defaultdict[int, dict[str, float]] = defaultdict(dict)
-        self._steps: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        self._generation: dict[str, float] = {}
+        self._tasks: dict[str, _Task] = {}
+        self._outputs: dict[int, dict[str, list[Future[Any]]]] = {}
+        self._weights: Future[Any] | None = None
+        self._judged: dict[str, int] = {}
+        self._restored = restored
         self._residents: dict[str, int] = {}
         self._deadline_s: float | None = None
         self._began_s = self._last_s = time.monotonic()
-        if counters is not None:
-            self._restore(counters)
-        self._steps_before = self.env_steps
+        if restored is not None:
+            self.version = restored.iteration
+            self.account.restore(restored.counters)
+        self._steps_before = self.account.env_steps
         self.admission = Admission(
             max_staleness=plan.max_staleness,
-            iterations=int(self.trainer.options["iterations"]),
+            iterations=int(self._trainer.options["iterations"]),
             granted=self.version,
         )
-        client.subscribe_topic(tasks.topic(self._any.run), self._hear)
+        client.subscribe_topic(tasks.topic(self._training.run), self._hear)
 
     # The run
 
@@ -96,36 +109,32 @@ class Driver:
         self._last_calls()
 
     def checkpoint(self) -> Checkpoint:
-        """The state after the last complete iteration; one that is under way is awaited."""
-        states, weights = {}, None
-        for name in self.plan.item_stages:
-            future = self._submit(f"snapshot-{name}-{self.version}", tasks.snapshot, self.assignments[name][0])
-            saved = self._wait(future)
-            states[name] = saved["state"]
-            weights = saved["weights"] if name == self.trainer.name else weights
-        positions: dict[int, Any] = {}
-        for simulation in self.graph.of_kind("simulation") if self.plan.max_staleness == 0 else ():
-            for assignment in self.assignments[simulation.name]:
-                key = f"positions-{assignment.worker}-{self.version}"
-                positions |= self._wait(self._submit(key, tasks.positions, assignment, self.version))
-        assert weights is not None
+        """The state after the last complete iteration; one that is under way is awaited.
+
+        EbrlError where a worker was lost meanwhile, TimeoutError past the deadline that `hurry` set.
+        """
+        keepers = [name for name in self.plan.item_stages if name == self._trainer.name or self._keeps_state(name)]
+        asked = {
+            name: self._submit(f"snapshot-{name}-{self.version}", tasks.snapshot, self.assignments[name][0])
+            for name in keepers
+        }
+        saved = {name: pickle.loads(self._wait(future)) for name, future in asked.items()}
+        trained = saved[self._trainer.name]
+        if trained["version"] != self.version:
+            raise StageError("its weights are not those of this iteration", where=self._trainer.name)
         return Checkpoint(
             workflow=self.graph.name,
             iteration=self.version,
-            weights=weights,
-            states=states,
-            counters={
-                "version": self.version,
-                "env_steps": self.env_steps,
-                "max_staleness_seen": self.max_staleness_seen,
-                "episodes": self.episodes.save(),
-            },
-            positions=positions,
+            weights=trained["weights"],
+            states={name: entry["state"] for name, entry in saved.items()},
+            counters=self.account.save(),
+            positions=self._positions() if self.plan.max_staleness == 0 else {},
         )
 
     def weights(self) -> Weights:
         """The newest weights."""
-        weights: Weights = self._published[self.version].result()
+        assert self._weights is not None
+        weights: Weights = self._weights.result()
         return weights
 
     def hurry(self, seconds: float) -> None:
@@ -134,13 +143,18 @@ class Driver:
 
     def cancel(self) -> None:
         """Drop what is still in flight."""
-        if self._futures:
-            self.client.cancel(list(self._futures.values()), force=True)
-        self._futures.clear()
+        if self._tasks:
+            self.client.cancel([task.future for task in self._tasks.values()], force=True)
+        self._tasks.clear()
 
-    def waiting_for(self) -> str:
-        """What the run needs before it can go on, for people."""
-        return ", ".join(sorted(self._futures)) or "nothing in flight"
+    def rate(self) -> float:
+        """Environment steps per second, from the first rollout on."""
+        return (self.account.env_steps - self._steps_before) / max(self._last_s - self._began_s, 1e-9)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is anything yet that a checkpoint could keep."""
+        return self._weights is not None and self._weights.status == "finished"
 
     # Submitting
 
@@ -150,89 +164,76 @@ class Driver:
             for assignment in replicas:
                 if assignment.stage.kind != "simulation":
                     self._submit(f"{assignment.worker}-warm", tasks.warm, assignment)
-        for simulation in self.graph.of_kind("simulation"):
-            for assignment in self.assignments[simulation.name]:
-                spec = self._wait(self._submit(f"{assignment.worker}-start", tasks.probe, assignment))
+        probes = [
+            self._submit(f"{assignment.worker}-start", tasks.probe, assignment, self.version)
+            for assignment in self._simulations()
+        ]
+        spec, *_ = [self._wait(probe) for probe in probes]
         self.assignments = {
             name: [attrs.evolve(assignment, spec=spec) for assignment in replicas]
             for name, replicas in self.assignments.items()
         }
-        first = self._submit(
-            f"{self.trainer.name}-0-start", tasks.first_weights, self.assignments[self.trainer.name][0]
-        )
+        saved = None if self._restored is None else Weights.of(self.version, self._restored.weights)
+        first = self._submit(f"{self._trainer.name}-0-start", tasks.first_weights, self._training, saved)
         self._publish(first)
-        self._wait_done(first)
+        self._wait(first, fetch=False)
 
     def _pump(self) -> None:
         """Submit everything that may start now."""
         for batch in self.admission.grant(self.version):
-            self._chains[batch] = self._roll(batch)
-        key = self._training_key
-        if key not in self._futures and self.version in self._chains:
-            ports = self._ports(self.trainer, self._chains[self.version])
-            assignment = self.assignments[self.trainer.name][0]
-            self._submit(key, tasks.train, assignment, self.version, ports)
+            self._outputs[batch] = self._roll(batch)
+        if self._training_key not in self._tasks and self.version in self._outputs:
+            ports = self._ports(self._trainer, self._outputs[self.version])
+            self._submit(self._training_key, tasks.train, self._training, self.version, ports)
 
-    def _roll(self, batch: int) -> dict[str, Any]:
-        """Submit the rollout of one batch and the item stages that follow it; stage -> its output."""
-        outputs: dict[str, Any] = {}
-        for simulation in self.graph.of_kind("simulation"):
-            replicas = self.assignments[simulation.name]
-            windows = self.plan.stage(self.trainer.name).batch_size
-            for number, assignment in enumerate(replicas):
-                share = windows // len(replicas) + (number < windows % len(replicas))
-                future = self._submit(
-                    f"{assignment.worker}-{batch}",
-                    tasks.advance,
-                    assignment,
-                    batch,
-                    share,
-                    self.admission.min_version(batch),
-                )
-                outputs.setdefault(simulation.name, []).append(future)
+    def _roll(self, batch: int) -> dict[str, list[Future[Any]]]:
+        """Submit the rollout of one batch and the item stages that follow it; stage -> outputs of its replicas."""
+        replicas = self._simulations()
+        windows = self.plan.stage(self._trainer.name).batch_size
+        shares = [windows // len(replicas) + (number < windows % len(replicas)) for number in range(len(replicas))]
+        oldest = self.admission.min_version(batch)
+        outputs = {
+            replicas[0].stage.name: [
+                self._submit(f"{assignment.worker}-{batch}", tasks.advance, assignment, batch, share, oldest)
+                for assignment, share in zip(replicas, shares, strict=True)
+            ]
+        }
         for name in self.plan.item_stages:
             node = self.graph.nodes[name]
-            streams = [edge for edge in self.graph.inputs(name) if not edge.latest]
-            if name == self.trainer.name or not streams or any(edge.source not in outputs for edge in streams):
-                continue
-            if batch % int(node.options.get("every", 1)) == 0:
+            due = node is not self._trainer and node not in self._judges
+            if due and batch % int(node.options["every"]) == 0:
                 outputs[name] = [self._call(node, batch, outputs)]
         return outputs
 
-    def _call(self, node: Node, iteration: int, outputs: Mapping[str, Any]) -> Future[Any]:
-        assignment = self.assignments[node.name][iteration % len(self.assignments[node.name])]
+    def _call(self, node: Node, iteration: int, outputs: Mapping[str, list[Future[Any]]]) -> Future[Any]:
+        assignment = self.assignments[node.name][0]
         ports = self._ports(node, outputs)
         return self._submit(f"{assignment.worker}-{iteration}", tasks.call, assignment, iteration, ports)
 
-    def _ports(self, node: Node, outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Input port -> futures: of this iteration for streams, the newest for registers."""
-        ports: dict[str, Any] = {}
-        for edge in self.graph.inputs(node.name):
-            ports[edge.input] = self._newest(edge) if edge.latest else _merged(self.client, outputs[edge.source])
-        return ports
-
-    def _newest(self, edge: Edge) -> Future[Any]:
-        return self._published[max(self._published)]
+    def _ports(self, node: Node, outputs: Mapping[str, list[Future[Any]]]) -> dict[str, Any]:
+        """Input port -> the newest weights for registers, the outputs of all replicas for streams."""
+        return {
+            edge.input: self._weights if edge.latest else outputs[edge.source] for edge in self.graph.inputs(node.name)
+        }
 
     def _publish(self, weights: Future[Any]) -> None:
         """Hand new weights to everybody who reads them."""
-        self._published[self.version] = weights
-        for old in [version for version in self._published if version < self.version - 1]:
-            del self._published[old]
+        self._weights = weights
         for generation in self.graph.of_kind("generation"):
             for assignment in self.assignments[generation.name]:
                 self._submit(f"{assignment.worker}-{self.version}", tasks.serve, assignment, weights)
-        for judge in self._judges():
+        for judge in self._judges:
             if self.version > 0 and self.version % int(judge.options["every"]) == 0:
-                self._call(judge, self.version, {})
+                self._judge(judge)
 
-    def _judges(self) -> list[Node]:
-        """Stages that read registers only, such as an evaluation: new weights set them off."""
-        return [
-            self.graph.nodes[name]
-            for name in self.plan.item_stages
-            if name != self.trainer.name and all(edge.latest for edge in self.graph.inputs(name))
-        ]
+    def _judge(self, judge: Node) -> None:
+        if any(task.stage == judge.name for task in self._tasks.values()):
+            # It takes longer than `every` iterations: let it finish rather than fall ever further behind.
+            self.emit("skipped", stage=judge.name, iteration=self.version)
+            return
+        self._call(judge, self.version, {})
+        self._judged[judge.name] = self.version
+        self._tasks[f"{self.assignments[judge.name][0].worker}-{self.version}"].weights = self._weights
 
     def _submit(self, key: str, function: Callable[..., Any], assignment: Assignment, *args: Any) -> Future[Any]:
         """Submit a task to the worker of `assignment`. Its key groups it by stage on the dashboard."""
@@ -244,7 +245,7 @@ class Driver:
             resources={assignment.tag: 1},
             pure=False,
         )
-        self._futures[key] = future
+        self._tasks[key] = _Task(future, assignment.stage.name)
         future.add_done_callback(lambda _: self._news.put(("done", key)))
         return future
 
@@ -258,74 +259,49 @@ class Driver:
         while True:
             left_s = math.inf if self._deadline_s is None else self._deadline_s - time.monotonic()
             if left_s <= 0:
-                raise TimeoutError(f"still waiting for {self.waiting_for()}")
+                raise TimeoutError(f"still waiting for {self._waiting_for()}")
             try:
                 kind, value = self._news.get(timeout=min(left_s, _WAITING_S))
             except Empty:
-                self.emit("waiting", tasks=self.waiting_for())
+                self.emit("waiting", tasks=self._waiting_for())
                 continue
             if kind == "told":
                 self._told(value)
                 continue
-            if (future := self._futures.get(value)) is None:
+            if (task := self._tasks.get(value)) is None:
                 continue
-            if future.status != "finished":
-                raise self._explain(value, future)
-            if not value.startswith(f"{self.trainer.name}-"):
-                self._futures.pop(value)
+            if task.future.status != "finished":
+                raise self._explain(value, task)
+            if value != self._training_key:
+                del self._tasks[value]
             return str(value)
 
-    def _wait(self, future: Future[Any]) -> Any:
+    def _wait(self, future: Future[Any], *, fetch: bool = True) -> Any:
         """The result of a control task; other news is handled meanwhile."""
-        self._wait_done(future)
-        return future.result()
-
-    def _wait_done(self, future: Future[Any]) -> None:
         while future.status == "pending":
             if (key := self._next()) == self._training_key:
                 self._trained(key)
         if future.status != "finished":
-            raise self._explain(str(future.key), future)
+            key = next(key for key, task in self._tasks.items() if task.future is future)
+            raise self._explain(key, self._tasks[key])
+        return future.result() if fetch else None
 
     def _told(self, news: dict[str, Any]) -> None:
         kind = news.pop("kind")
+        del news["worker"]  # Dask adds the address of the worker that spoke
         if kind == "rollout":
-            self._rolled(news)
+            self.account.rolled(news)
         elif kind == "generation":
-            self._generation = {
-                f"idle/{news['stage']}": news["idle"],
-                f"{news['stage']}/batch_size": news["batch_size"],
-            }
-            self.times["generation_cpu_s"] = news["cpu_s"]
+            self.account.generated(news)
         elif kind == "training":
-            self._count_training(news)
+            self.stopping = self.stopping or news["stop"]
+            self.account.trained(news)
         elif kind == "report":
             self._reported(news)
         elif kind == "resident":
-            self._is_resident(news)
+            self._is_resident(news["replica"], news["pid"])
         else:
-            del news["worker"]  # Dask adds the address of the worker that spoke
             self.emit(kind, **news)
-
-    def _rolled(self, news: dict[str, Any]) -> None:
-        for fields in news["episodes"]:
-            self.episodes.add(Episode(*fields))
-        # By replica: a batch that was lost with its worker is rolled out, and told, again.
-        self._steps[news["batch"]][news["replica"]] = news["env_steps"]
-        self.times["engine_cpu_s"] += news["engine_cpu_s"]
-        self.times["simulator_cpu_s"] += news["simulator_cpu_s"]
-        stats = self._stats[news["batch"]]
-        stats[f"idle/{news['stage']}"] = news["idle"]
-        stats["queue_depth"] = stats.get("queue_depth", 0) + news["queue_depth"]
-
-    def _count_training(self, news: dict[str, Any]) -> None:
-        self.max_staleness_seen = max(self.max_staleness_seen, news["staleness_max"])
-        self.times["training_cpu_s"] += news["cpu_s"]
-        self.times["train_s"] = news["train_s"]
-        self.stopping = self.stopping or news["stop"]
-        stats = self._stats[news["iteration"]]
-        stats |= {f"{news['stage']}/{name}": value for name, value in news["metrics"].items()}
-        stats |= {"staleness_mean": news["staleness_mean"], "staleness_max": news["staleness_max"]}
 
     def _reported(self, news: dict[str, Any]) -> None:
         if news["metrics"]:
@@ -334,11 +310,11 @@ class Driver:
         if news["stop"] and self.stopping is None:
             self.stopping = news["stop"]
             self.emit("stopping", reason=news["stop"])
-            if (published := self._published.get(news["iteration"])) is not None:
-                self.goal_weights = published.result()
+            task = self._tasks.get(f"{news['replica']}-{news['iteration']}")
+            if task is not None and task.weights is not None:
+                self.goal_weights = task.weights.result()
 
-    def _is_resident(self, news: dict[str, Any]) -> None:
-        replica, pid = news["replica"], news["pid"]
+    def _is_resident(self, replica: str, pid: int) -> None:
         if replica in self._residents:
             self.emit("worker_replaced", worker=replica, cause=f"process {self._residents[replica]} ended")
         self._residents[replica] = pid
@@ -346,21 +322,15 @@ class Driver:
     def _trained(self, key: str) -> Iteration:
         """Weights of a new version exist: publish them, release what produced them, account for it."""
         iteration = self.version
-        self._chains.pop(iteration)
+        del self._outputs[iteration]
         self.version += 1
-        self._publish(self._futures.pop(key))
+        self._publish(self._tasks.pop(key).future)
         now = time.monotonic()
         wall_s, self._last_s = now - self._last_s, now
-        stats = self._stats.pop(iteration)
-        steps = sum(self._steps.pop(iteration, {}).values())
-        self.env_steps += steps
-        stats |= self._generation | self.episodes.stats
-        stats |= {
+        stats = {
             "iteration": iteration,
             "version": self.version,
-            "env_steps": self.env_steps,
-            "env_steps_per_s": steps / max(wall_s, 1e-9),
-            f"idle/{self.trainer.name}": max(0.0, 1.0 - self.times["train_s"] / max(wall_s, 1e-9)),
+            **self.account.close(iteration, wall_s),
             "wall_s": now - self._began_s,
         }
         self.emit("iteration", **stats)
@@ -368,74 +338,61 @@ class Driver:
 
     def _last_calls(self) -> None:
         """Let the calls of item stages that are under way end, and judge the final weights."""
-        judges = self._judges()
-        for judge in judges:
-            if self.stopping is None and self.version % int(judge.options["every"]):
-                self._call(judge, self.version, {})
-        names = {judge.name for judge in judges}
-        while self.goal_weights is None and any(_stage_of(key) in names for key in self._futures):
+        judges = {judge.name for judge in self._judges}
+        if self.stopping is None:
+            self._drain({name for name in self.plan.item_stages if name != self._trainer.name})
+            for judge in self._judges:
+                if self._judged.get(judge.name) != self.version:
+                    self._judge(judge)
+        if self.goal_weights is None:
+            self._drain(judges)  # other stages may hold batches that nobody will train on, never to be complete
+
+    def _drain(self, stages: Collection[str]) -> None:
+        while any(task.stage in stages for task in self._tasks.values()):
             self._next()
 
-    def _explain(self, key: str, future: Future[Any]) -> EbrlError:
+    # Looking things up
+
+    def _explain(self, key: str, task: _Task) -> EbrlError:
         """Why a task failed, as an error for the user."""
+        future = task.future
         error = future.exception() if future.status == "error" else None
         if isinstance(error, EbrlError):
             return error
-        stage = _stage_of(key)
         if isinstance(error, KilledWorker):
             return StageError(
                 f"its worker process was killed {error.allowed_failures + 1} times while it ran {key}",
-                where=stage,
+                where=task.stage,
                 hint="out of memory is the usual cause; see the logs in the run directory",
             )
         if isinstance(error, NoValidWorkerError) or future.status in ("cancelled", "lost"):
-            return StageError(f"task {key} lost its worker and found no other", where=stage)
-        return StageError(f"{type(error).__name__}: {error}", where=stage)
+            return StageError(f"task {key} lost its worker and found no other", where=task.stage)
+        return StageError(f"{type(error).__name__}: {error}", where=task.stage)
 
-    def _restore(self, counters: Mapping[str, Any]) -> None:
-        self.version = counters["version"]
-        self.env_steps = counters["env_steps"]
-        self.max_staleness_seen = counters["max_staleness_seen"]
-        self.episodes.restore(counters["episodes"])
+    def _waiting_for(self) -> str:
+        """What the run needs before it can go on; generation always waits for newer weights."""
+        generations = {node.name for node in self.graph.of_kind("generation")}
+        waiting = sorted(key for key, task in self._tasks.items() if task.stage not in generations)
+        return ", ".join(waiting) or "nothing in flight"
 
-    def rate(self) -> float:
-        """Environment steps per second, from the first rollout on."""
-        return (self.env_steps - self._steps_before) / max(self._last_s - self._began_s, 1e-9)
+    def _positions(self) -> dict[int, Any]:
+        """Where every environment stands."""
+        asked = [
+            self._submit(f"positions-{assignment.worker}-{self.version}", tasks.positions, assignment, self.version)
+            for assignment in self._simulations()
+        ]
+        return {number: position for future in asked for number, position in self._wait(future).items()}
 
-    def cpu_s(self) -> dict[str, float]:
-        """CPU seconds by what they were spent on."""
-        return {
-            "simulation": self.times["simulator_cpu_s"],
-            "generation": self.times["generation_cpu_s"],
-            "training": self.times["training_cpu_s"],
-            "engine": self.times["engine_cpu_s"],
-        }
+    def _keeps_state(self, name: str) -> bool:
+        return "state" in self.graph.nodes[name].stage.roles.values()
+
+    def _simulations(self) -> list[Assignment]:
+        return [assignment for node in self.graph.of_kind("simulation") for assignment in self.assignments[node.name]]
 
     @property
-    def has_weights(self) -> bool:
-        """Whether there is anything yet that a checkpoint could keep."""
-        return any(future.status == "finished" for future in self._published.values())
+    def _training(self) -> Assignment:
+        return self.assignments[self._trainer.name][0]
 
     @property
     def _training_key(self) -> str:
-        return f"{self.trainer.name}-{self.version}"
-
-    @property
-    def _any(self) -> Assignment:
-        return self.assignments[self.trainer.name][0]
-
-
-def _stage_of(key: str) -> str:
-    """``evaluate-0-10`` and ``train_ppo-3`` name their stage first."""
-    return key.rsplit("-", 2)[0]
-
-
-def _merged(client: Client, outputs: Any) -> Any:
-    """The outputs of all replicas as one value."""
-    if isinstance(outputs, list) and len(outputs) > 1:
-        return client.submit(_concatenate, outputs, pure=False, key=f"gather-{outputs[0].key}")
-    return outputs[0] if isinstance(outputs, list) else outputs
-
-
-def _concatenate(parts: list[list[Any]]) -> list[Any]:
-    return [item for part in parts for item in part]
+        return f"{self._trainer.name}-{self.version}"

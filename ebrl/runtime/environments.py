@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,20 +19,20 @@ from ebrl.runtime.simulation import environment_order
 class Environments:
     """A few environment processes of one simulator. They start with the first `run` and stay."""
 
-    def __init__(self, settings: RolloutSettings) -> None:
+    def __init__(
+        self, settings: RolloutSettings, on_lost: Callable[[dict[str, Any]], None] = lambda lost: None
+    ) -> None:
         self._settings = settings
+        self._on_lost = on_lost
         self._rollout: Rollout | None = None
         self._finished: deque[Episode] = deque()
         self._actor = _LocalActor()
 
     @staticmethod
-    def of(assignment: Assignment, node: Node) -> Environments:
-        from ebrl.stages.simulate import simulate
-
-        order = environment_order(node, assignment, program=simulate.function)
+    def of(assignment: Assignment, node: Node, on_lost: Callable[[dict[str, Any]], None]) -> Environments:
         return Environments(
             RolloutSettings(
-                order=order,
+                order=environment_order(node, assignment),
                 num_envs=int(node.options["num_envs"]),
                 batch_size=int(node.options["num_envs"]),
                 num_steps=None,
@@ -40,7 +41,8 @@ class Environments:
                 seed=assignment.seed,
                 purpose=node.name,
                 in_order=True,
-            )
+            ),
+            on_lost,
         )
 
     def __len__(self) -> int:
@@ -58,6 +60,7 @@ class Environments:
                 self._settings,
                 make_actor=lambda rollout: self._actor,
                 on_batch=lambda batch, trajectories: None,
+                on_lost=self._on_lost,
                 on_episode=self._finished.append,
             )
         self._actor.play(rollout, policy, deterministic)

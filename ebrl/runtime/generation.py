@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import defaultdict
 from functools import partial
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ebrl.graph.items import Batch, Observation, Weights
@@ -22,12 +22,24 @@ from ebrl.schedule.batcher import Batcher
 _RECONNECT_S = 0.05
 
 
+@attrs.define
+class _Counts:
+    """Of the time since `since_s`."""
+
+    since_s: float = attrs.field(factory=time.monotonic)
+    cpu_s: float = attrs.field(factory=time.process_time)
+    """CPU time of the process at that moment."""
+    compute_s: float = 0.0
+    batches: int = 0
+    requests: int = 0
+
+
 class GenerationEngine:
     """Serves until closed. Weights are exchanged between two batches, never within one."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
-        self._host = Host(assignment)
+        self._host = Host(assignment, on_lost=lambda lost: None)
         self._loop = Loop()
         self._batcher: Batcher[tuple[int, int]] = Batcher(batch_size=assignment.stage.batch_size)
         self._sources: dict[int, tuple[Connection, Slots]] = {}
@@ -35,34 +47,39 @@ class GenerationEngine:
         self._closing = False
         self._failure: BaseException | None = None
         self._superseded = threading.Event()
-        self._counts: defaultdict[str, float] = defaultdict(float)
+        self._guard = threading.Lock()
+        self._newest = -1
+        self._counts = _Counts()
         self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
         self._thread.start()
 
-    def serve(self, weights: Weights) -> None:
-        """Load `weights`, then serve with them; returns when newer ones arrive."""
+    def serve(self, weights: Weights) -> dict[str, Any] | None:
+        """Load `weights` and serve with them until newer ones arrive; telemetry of that time. None, at once,
+        where newer ones are served already: tasks may arrive out of order."""
         weights.verify()
-        loaded = threading.Event()
-        self._superseded.set()
-        self._superseded = mine = threading.Event()
+        loaded, superseded = threading.Event(), threading.Event()
+        with self._guard:
+            if weights.version <= self._newest:
+                return None
+            self._newest = weights.version
+            self._superseded.set()
+            self._superseded = superseded
         self._loop.call(lambda: self._load(weights, loaded))
-        while not loaded.wait(0.2):
-            self._check()
-        while not mine.wait(0.2):
-            self._check()
+        for event in (loaded, superseded):
+            while not event.wait(0.2):
+                if self._failure is not None:
+                    raise self._failure
+        return self._telemetry()
 
-    def telemetry(self) -> dict[str, Any]:
+    def _telemetry(self) -> dict[str, Any]:
         """What happened since the last call."""
-        counts, self._counts = self._counts, defaultdict(float)
-        now = time.monotonic()
-        wall_s = now - counts.pop("since_s", now)
-        self._counts["since_s"] = now
+        with self._guard:
+            counts, self._counts = self._counts, _Counts()
+        wall_s = max(self._counts.since_s - counts.since_s, 1e-9)
         return {
-            "batches": int(counts["batches"]),
-            "batch_size": counts["requests"] / max(counts["batches"], 1.0),
-            "compute_s": counts["compute_s"],
-            "idle": 1.0 - counts["compute_s"] / wall_s if wall_s > 0 else 1.0,
-            "cpu_s": time.process_time(),
+            "batch_size": counts.requests / max(counts.batches, 1),
+            "idle": max(0.0, 1.0 - counts.compute_s / wall_s),
+            "cpu_s": self._counts.cpu_s - counts.cpu_s,
         }
 
     def close(self) -> None:
@@ -70,10 +87,6 @@ class GenerationEngine:
         self._superseded.set()
         self._loop.call(lambda: None)
         self._thread.join(5.0)
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     def _run(self) -> None:
         try:
@@ -137,9 +150,10 @@ class GenerationEngine:
                 connection.send(rows.tolist())
             except OSError:
                 self._forget(number)
-        self._counts["compute_s"] += time.perf_counter() - began_s
-        self._counts["batches"] += 1
-        self._counts["requests"] += len(batch)
+        with self._guard:
+            self._counts.compute_s += time.perf_counter() - began_s
+            self._counts.batches += 1
+            self._counts.requests += len(batch)
 
     def _act(self, slots: Slots, rows: Any) -> None:
         # Matrix products round differently for different batch shapes. Where results must not depend on

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ebrl.backends.registry import load_policy
-from ebrl.errors import StageError, UsageError
+from ebrl.errors import EbrlError, StageError
 from ebrl.graph.items import Weights
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
-from ebrl.graph.ports import injected
 from ebrl.graph.source import user_traceback
-from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.environment import THREAD_POOLS
 from ebrl.runtime.reporting import Report, State, collect
 
@@ -20,7 +20,9 @@ from ebrl.runtime.reporting import Report, State, collect
 class Host:
     """Calls one node's function: `call` takes what arrives on the ports, the rest is filled in here."""
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, on_lost: Callable[[dict[str, Any]], None]) -> None:
+        """`on_lost` hears of environments that the stage lost, if it has any."""
+        self._on_lost = on_lost
         sys.path[:0] = [path for path in assignment.path if path not in sys.path]
         self.assignment = assignment
         self.node: Node = assignment.node()
@@ -35,9 +37,8 @@ class Host:
         }
         self._fill()
         use_threads(assignment.stage.quota.threads)
-        restored = assignment.restored or {}
-        if self.node.name in restored.get("states", {}):
-            self.state.restore(restored["states"][self.node.name])
+        if "state" in assignment.restored:
+            self.state.restore(assignment.restored["state"])
         self._weights_port = next((port.name for port in self.node.stage.inputs if port.item is Weights), None)
 
     def load(self, weights: Weights) -> None:
@@ -53,7 +54,7 @@ class Host:
             arguments[self._weights_port] = self.weights
         try:
             return self.node.stage.function(**arguments)
-        except UsageError:
+        except EbrlError:
             raise
         except BaseException as error:  # sys.exit() in a stage is an error of that stage
             raise failure(self.node, error) from error
@@ -77,18 +78,17 @@ class Host:
 
     def _fill(self) -> None:
         """Policy, environments and state, by annotation."""
-        if (found := only(self.node, PolicyRef)) is not None:
+        if (found := self.node.reference(PolicyRef)) is not None:
             assert self.assignment.spec is not None
             options = {"seed": self.assignment.seed, **found[1].options}
             self.policy = self._filled[found[0]] = load_policy(found[1].backend)(self.assignment.spec, **options)
-        for name, annotation in self.node.stage.settings.items():
-            role = injected(annotation)
+        for name, role in self.node.stage.roles.items():
             if role == "state":
                 self._filled[name] = self.state
             elif role == "environments":
                 from ebrl.runtime.environments import Environments
 
-                self.environments = self._filled[name] = Environments.of(self.assignment, self.node)
+                self.environments = self._filled[name] = Environments.of(self.assignment, self.node, self._on_lost)
 
 
 def failure(node: Node, error: BaseException) -> StageError:

@@ -40,7 +40,8 @@ class Loop:
     def poll(self, timeout_s: float | None) -> None:
         """Wait for events, at most `timeout_s`, and run their callbacks."""
         for key, _ in self._selector.select(timeout_s):
-            key.data()
+            if self._selector.get_map().get(key.fd) is key:  # else another callback has just forgotten it
+                key.data()
 
     def close(self) -> None:
         with self._closing:

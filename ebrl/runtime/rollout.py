@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Array, Episode, Trajectory
 from ebrl.resources.affinity import bind
 from ebrl.runtime.environment import Reply
@@ -60,6 +61,7 @@ class Rollout:
         self.settings = settings
         self.loop = Loop()
         self.counters = Counters()
+        self.spec: SimulatorSpec | None = None
         self.slots: Slots | None = None
         self.dispatcher = StepDispatcher(cores=settings.cores)
         windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
@@ -158,6 +160,7 @@ class Rollout:
         spec = environment.process.spec
         assert spec is not None
         if self.slots is None:
+            self.spec = spec
             described = layout(spec, rows=self.settings.num_envs, chunk=self.settings.chunk)
             self.slots = Slots.create(self._memory, described)
             self._actor = self._make_actor(self)

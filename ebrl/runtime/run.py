@@ -20,15 +20,15 @@ from ebrl.errors import EbrlError, Interrupted, UsageError
 from ebrl.graph.items import Weights
 from ebrl.graph.load import loading
 from ebrl.graph.model import Graph, PolicyRef
-from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.plan import Plan, StagePlan, replica_cores
 from ebrl.graph.source import caller_place
 from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import RunRecorder
 from ebrl.observe.run_directory import RunConfig, RunDirectory
-from ebrl.planner.allocate import first_plan
+from ebrl.planner.allocate import first_plan, stage_cores
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import checkpoint
-from ebrl.runtime.assignment import Assignment
+from ebrl.runtime.assignment import Assignment, program
 from ebrl.runtime.cluster import Cluster, WorkerSpec
 from ebrl.runtime.driver import Driver, Iteration
 
@@ -166,7 +166,7 @@ class Run:
             self._cluster.client,
             assignments,
             emit=self._emit,
-            counters=saved.counters if saved else None,
+            restored=saved,
         )
         self._emit(
             "started",
@@ -201,20 +201,24 @@ class Run:
         places: Mapping[str, str],
         pools: Mapping[str, ResourcePool],
     ) -> dict[str, list[Assignment]]:
-        restored = None if saved is None else attrs.asdict(saved, recurse=False)
         simulations = [self.plan.stage(node.name) for node in self.graph.of_kind("simulation")]
+        packed_program = cloudpickle.dumps(program(self.graph.of_kind("simulation")[0]))
 
         def assignment(stage: StagePlan, replica: int) -> Assignment:
             node, here = self.graph.nodes[stage.name], places[f"{stage.name}-{replica}"]
             if stage.kind == "simulation":
-                # Simulation takes all cores of its node; the plan was made for the node that trains.
-                stage = attrs.evolve(stage, quota=attrs.evolve(stage.quota, cores=pools[here].cores))
+                # The plan was made for the node that trains; these are the cores of the node that simulates.
+                own = attrs.evolve(stage, quota=attrs.evolve(stage.quota, cores=stage_cores(node, pools[here])))
+                beside = [other for other in range(stage.replicas) if places[f"{stage.name}-{other}"] == here]
+                cores = replica_cores(own, replica, beside)
+                stage = attrs.evolve(stage, quota=attrs.evolve(stage.quota, cores=cores))
             return Assignment(
                 run=run,
                 label=label,
                 stage=stage,
                 replica=replica,
                 packed_node=cloudpickle.dumps(node),
+                packed_program=packed_program,
                 source_file=node.stage.function.__code__.co_filename,
                 seed=self.seed,
                 chunk=_chunk(self.graph),
@@ -228,7 +232,7 @@ class Run:
                 sources={worker: places[worker] != here for source in simulations for worker in source.workers()}
                 if stage.kind == "generation"
                 else {},
-                restored=restored,
+                restored=_of_stage(saved, stage) if saved is not None else {},
             )
 
         return {
@@ -258,34 +262,38 @@ class Run:
         if status == "interrupted":
             driver.hurry(_PATIENCE_S)
         if status != "failed" and driver.has_weights:
-            with contextlib.suppress(EbrlError, TimeoutError):  # then the newest checkpoint is an older one
+            try:
                 self._checkpoint()
+            except (EbrlError, TimeoutError) as error:
+                self._emit("checkpoint_failed", iteration=driver.version, message=str(error))
         policy = self._save_policy(driver.goal_weights or driver.weights()) if status == "finished" else None
-        driver.cancel()
+        with contextlib.suppress(Exception):  # the scheduler may be gone
+            driver.cancel()
         wall_s = time.monotonic() - self._began_s
+        account = driver.account
         evaluated = next((report for report in driver.last_report.values() if "success" in report), {})
         self.summary = {
             "status": status,
             "reason": reason,
-            "success": evaluated.get("success", driver.episodes.success),
+            "success": evaluated.get("success", account.episodes.success),
             "success_episodes": evaluated.get("episodes"),
-            "episodes": driver.episodes.episodes,
+            "episodes": account.episodes.episodes,
             "iterations": driver.version,
-            "env_steps": driver.env_steps,
+            "env_steps": account.env_steps,
             "env_steps_per_s": driver.rate(),
             "wall_s": wall_s,
-            "max_staleness_seen": driver.max_staleness_seen,
+            "max_staleness_seen": account.max_staleness_seen,
             "checkpoint": str(self._last_checkpoint) if self._last_checkpoint else None,
             "policy": str(policy) if policy else None,
-            "cpu_s": driver.cpu_s(),
+            "cpu_s": dict(account.cpu_s),
             "run_dir": str(self.run_dir),
         }
         self._emit("finished", **self.summary)
 
     def _checkpoint(self) -> None:
-        saved = self._driver.checkpoint()
-        if self._last_checkpoint is not None and int(self._last_checkpoint.name) == saved.iteration:
+        if self._last_checkpoint is not None and int(self._last_checkpoint.name) == self._driver.version:
             return
+        saved = self._driver.checkpoint()
         self._last_checkpoint = checkpoint.save(self._directory.checkpoints, saved)
         self._emit("checkpoint", path=str(self._last_checkpoint), iteration=saved.iteration)
 
@@ -306,6 +314,8 @@ def _worker(plan: Plan, assignment: Assignment) -> WorkerSpec:
     quota = assignment.stage.quota
     resources: dict[str, float] = {"CPU": float(len(quota.cores)), assignment.tag: float(threads)}
     environment = {INSIDE: assignment.tag}
+    if assignment.log_folder is not None:
+        environment["EBRL_LOGS"] = assignment.log_folder
     if quota.gpus:
         resources["GPU"] = float(len(quota.gpus))
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(quota.gpus)
@@ -322,6 +332,16 @@ def place(plan: Plan, nodes: Sequence[str]) -> dict[str, str]:
         for stage in plan.stages
         for number, worker in enumerate(stage.workers())
     }
+
+
+def _of_stage(saved: checkpoint.Checkpoint, stage: StagePlan) -> dict[str, Any]:
+    """The part of a checkpoint that one stage needs; the weights go to the trainer alone, as an argument."""
+    kept: dict[str, Any] = {"iteration": saved.iteration}
+    if stage.kind == "simulation":
+        kept["positions"] = saved.positions
+    elif stage.name in saved.states:
+        kept["state"] = saved.states[stage.name]
+    return kept
 
 
 def _chunk(graph: Graph) -> int:

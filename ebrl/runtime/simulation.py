@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
-import cloudpickle
 import psutil
 
 from ebrl.backends.protocols import SimulatorSpec
@@ -16,7 +15,7 @@ from ebrl.backends.registry import load_simulator
 from ebrl.errors import StageError
 from ebrl.graph.items import Episode, Trajectory
 from ebrl.graph.model import Node, SimulatorRef
-from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.channel import Connection, Listener, address
 from ebrl.runtime.environment import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
@@ -25,10 +24,10 @@ from ebrl.runtime.rollout import Rollout, RolloutSettings
 class ChannelActor:
     """Asks generation workers for actions, over the channel."""
 
-    def __init__(self, rollout: Rollout, where: str, greeting: dict[str, Any]) -> None:
+    def __init__(self, rollout: Rollout, where: str) -> None:
         assert rollout.slots is not None
         self._rollout = rollout
-        self._listener = Listener(where, rollout.slots, greeting)
+        self._listener = Listener(where, rollout.slots, {})
         self._peers: dict[Connection, set[int]] = {}
         self._unserved: list[int] = []
         rollout.loop.watch(self._listener, self._accept)
@@ -49,7 +48,11 @@ class ChannelActor:
             peer.close()
 
     def _send(self, peer: Connection, rows: Sequence[int], hungry: bool) -> None:
-        self._peers[peer].update(rows)
+        if (owed := self._peers.get(peer)) is None:  # lost since the peers were listed
+            if rows:
+                self.request(rows, hungry=hungry)
+            return
+        owed.update(rows)
         try:
             peer.send(rows, hungry=hungry)
         except OSError:
@@ -73,76 +76,92 @@ class ChannelActor:
 
     def _lost(self, peer: Connection) -> None:
         """A generation worker is gone: another one, or its successor, gets what it did not answer."""
-        rows = sorted(self._peers.pop(peer, ()))
+        if (owed := self._peers.pop(peer, None)) is None:
+            return
         self._rollout.loop.forget(peer)
         peer.close()
-        self.request(rows, hungry=True)
+        self.request(sorted(owed), hungry=True)
+
+
+Answer = SimpleQueue[Any]
 
 
 class SimulationEngine:
-    """Runs the rollout until closed; `advance` may be called from several threads at once."""
+    """Runs the rollout in its own thread until closed; other threads ask it through its loop."""
 
-    def __init__(self, assignment: Assignment, on_event: Any, first_batch: int = 0) -> None:
+    def __init__(self, assignment: Assignment, on_lost: Callable[[dict[str, Any]], None], first_batch: int) -> None:
         self._assignment = assignment
-        self._on_event = on_event
+        self._on_lost = on_lost
         self._first_batch = first_batch
-        self._batches: dict[int, SimpleQueue[list[Trajectory] | BaseException]] = {}
+        self._answers: dict[int, Answer] = {}
         self._episodes: list[Episode] = []
         self._failure: BaseException | None = None
         self._closing = False
         self._ready = threading.Event()
         self._rollout: Rollout | None = None
+        self._actor: ChannelActor | None = None
         self._marks = (time.monotonic(), 0.0, 0.0, 0.0)
         self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
         self._thread.start()
 
     def spec(self) -> SimulatorSpec:
         """What the simulators declare; waits until the first one has started."""
+        spec = self._started().spec
+        assert spec is not None
+        return spec
+
+    def advance(self, batch: int, count: int, min_version: int) -> tuple[list[Trajectory], dict[str, Any]]:
+        """Record `count` windows for `batch`; returns when the last one is complete, with the telemetry since
+        the batch before."""
+        rollout = self._started()
+        answer: Answer = SimpleQueue()
+        self._answers[batch] = answer
+        rollout.loop.call(lambda: rollout.admit(batch, count, min_version))
+        found: tuple[list[Trajectory], dict[str, Any]] = self._take(answer)
+        return found
+
+    def positions(self) -> dict[int, Any]:
+        """Where every environment stands."""
+        rollout = self._started()
+        answer: Answer = SimpleQueue()
+        rollout.loop.call(lambda: answer.put(rollout.positions()))
+        found: dict[int, Any] = self._take(answer)
+        return found
+
+    def _started(self) -> Rollout:
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
         assert self._rollout is not None
-        spec = next(e.process.spec for e in self._rollout._environments if e.process.spec is not None)
-        return spec
+        return self._rollout
 
-    def advance(self, batch: int, count: int, min_version: int) -> list[Trajectory]:
-        """Record `count` windows for `batch`; returns when the last one is complete."""
-        self.spec()
-        answer: SimpleQueue[list[Trajectory] | BaseException] = SimpleQueue()
-        self._batches[batch] = answer
-        rollout = self._rollout
-        assert rollout is not None
-        if self._failure is not None:
-            raise self._failure
-        rollout.loop.call(lambda: rollout.admit(batch, count, min_version))
-        result = answer.get()
-        if isinstance(result, BaseException):
-            raise result
-        return result
+    def _take(self, answer: Answer) -> Any:
+        """The answer, or the failure that ended the engine."""
+        while True:
+            try:
+                result = answer.get(timeout=0.5)
+            except Empty:
+                if self._failure is not None:
+                    raise self._failure from None
+                continue
+            return result
 
-    def telemetry(self) -> dict[str, Any]:
+    def _telemetry(self) -> dict[str, Any]:
         """What happened since the last call."""
         rollout = self._rollout
         assert rollout is not None
         episodes, self._episodes = self._episodes, []
-        now, counters = time.monotonic(), rollout.counters
-        engine_s = time.process_time()
-        simulators_s = _cpu_s(rollout.pids())
-        before = self._marks
-        self._marks = (now, counters.busy_s, engine_s, simulators_s)
-        cores = len(rollout.settings.cores)
-        wall_s = max(now - before[0], 1e-9)
+        now, busy_s = time.monotonic(), rollout.counters.busy_s
+        engine_s, simulators_s = time.process_time(), _cpu_s(rollout.pids())
+        before, self._marks = self._marks, (now, busy_s, engine_s, simulators_s)
+        available_s = len(rollout.settings.cores) * max(now - before[0], 1e-9)
         return {
-            "idle": max(0.0, 1.0 - (counters.busy_s - before[1]) / (cores * wall_s)),
+            "idle": max(0.0, 1.0 - (busy_s - before[1]) / available_s),
             "queue_depth": rollout.queue_depth(),
             "engine_cpu_s": engine_s - before[2],
             "simulator_cpu_s": max(0.0, simulators_s - before[3]),
             "episodes": [[e.environment, e.episode, e.steps, e.reward, e.success, e.lost] for e in episodes],
         }
-
-    def positions(self) -> dict[int, Any]:
-        assert self._rollout is not None
-        return self._rollout.positions()
 
     def close(self) -> None:
         self._closing = True
@@ -159,7 +178,7 @@ class SimulationEngine:
                 settings,
                 make_actor=lambda rollout: self._open(rollout, where),
                 on_batch=self._complete,
-                on_lost=lambda lost: self._on_event("environment_lost", stage=self._assignment.stage.name, **lost),
+                on_lost=self._on_lost,
                 on_episode=lambda episode: self._episodes.append(episode),
             )
             try:
@@ -167,23 +186,22 @@ class SimulationEngine:
                     rollout.poll(0.5)
             finally:
                 rollout.close()
-                rollout.loop.close()
+                if self._actor is not None:
+                    self._actor.close()
         except BaseException as failure:
             self._fail(failure)
 
     def _open(self, rollout: Rollout, where: str) -> ChannelActor:
-        actor = ChannelActor(rollout, where, {"worker": self._assignment.worker})
+        self._actor = ChannelActor(rollout, where)
         self._ready.set()
-        return actor
+        return self._actor
 
     def _complete(self, batch: int, trajectories: list[Trajectory]) -> None:
-        self._batches.pop(batch).put(trajectories)
+        self._answers.pop(batch).put((trajectories, self._telemetry()))
 
     def _fail(self, failure: BaseException) -> None:
-        self._failure = failure
+        self._failure = self._failure or failure
         self._ready.set()
-        for answer in list(self._batches.values()):
-            answer.put(failure)
 
     def _settings(self) -> RolloutSettings:
         assignment = self._assignment
@@ -192,7 +210,7 @@ class SimulationEngine:
         replicas = assignment.stage.replicas
         own = range(assignment.replica, num_envs, replicas)
         return RolloutSettings(
-            order=environment_order(node, assignment, node.stage.function),
+            order=environment_order(node, assignment),
             num_envs=len(own),
             numbers=own,
             batch_size=assignment.request_size,
@@ -208,15 +226,15 @@ class SimulationEngine:
 
     def _resume(self, numbers: Sequence[int], num_steps: int) -> dict[int, Any]:
         """Where a checkpoint left the environments; without one, episodes that no earlier engine can have used."""
-        saved = (self._assignment.restored or {}).get("positions")
-        if saved and self._first_batch == (self._assignment.restored or {}).get("iteration"):
-            return dict(saved)
+        restored = self._assignment.restored
+        if restored.get("positions") and self._first_batch == restored["iteration"]:
+            return dict(restored["positions"])
         return {number: (self._first_batch * num_steps, ()) for number in numbers}
 
 
-def environment_order(node: Node, assignment: Assignment, program: Callable[..., Any]) -> EnvironmentOrder:
-    """How environment processes are made that run `program` on the node's simulator."""
-    found = only(node, SimulatorRef)
+def environment_order(node: Node, assignment: Assignment) -> EnvironmentOrder:
+    """How the environment processes of `node` are made."""
+    found = node.reference(SimulatorRef)
     assert found is not None
     reference: SimulatorRef = found[1]
     factory = load_simulator(reference.backend)
@@ -225,7 +243,7 @@ def environment_order(node: Node, assignment: Assignment, program: Callable[...,
         factory={"module": factory.__module__, "name": factory.__qualname__},
         target=reference.target,
         options=reference.options,
-        program={"pickle": cloudpickle.dumps(program).hex()},
+        program={"pickle": assignment.packed_program.hex()},
         path=assignment.path,
         threads=1,
         log_folder=f"{assignment.log_folder}/{assignment.worker}" if assignment.log_folder else None,

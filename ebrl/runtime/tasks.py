@@ -8,10 +8,11 @@ the same stream as the news that the task is done; large results stay where they
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from distributed import get_worker
@@ -22,7 +23,7 @@ from ebrl.errors import StageError
 from ebrl.graph.items import Batch, Trajectory, Weights
 from ebrl.graph.model import PolicyRef
 from ebrl.runtime import bridge
-from ebrl.runtime.assignment import Assignment, only
+from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.channel import address
 from ebrl.runtime.hosting import Host
 from ebrl.runtime.reporting import Report
@@ -40,23 +41,23 @@ def topic(run: str) -> str:
 def warm(assignment: Assignment) -> None:
     """Import what the policy needs while the simulators start; torch takes seconds."""
     sys.path[:0] = [path for path in assignment.path if path not in sys.path]
-    if (found := only(assignment.node(), PolicyRef)) is not None:
+    if (found := assignment.node().reference(PolicyRef)) is not None:
         load_policy(found[1].backend)
 
 
-def probe(assignment: Assignment) -> SimulatorSpec:
+def probe(assignment: Assignment, iteration: int) -> SimulatorSpec:
     """Start the simulation engine; returns what its simulators declare."""
-    spec: SimulatorSpec = _simulation(assignment, int((assignment.restored or {}).get("iteration", 0))).spec()
+    spec: SimulatorSpec = _simulation(assignment, iteration).spec()
     return spec
 
 
 def advance(assignment: Assignment, batch: int, count: int, min_version: int) -> list[Trajectory]:
     """Advance the resident simulators until `count` windows of `batch` are complete."""
-    engine = _simulation(assignment, batch)
-    trajectories: list[Trajectory] = engine.advance(batch, count, min_version)
+    trajectories, telemetry = _simulation(assignment, batch).advance(batch, count, min_version)
     steps = sum(int(trajectory.steps.sum()) for trajectory in trajectories)
-    _tell(assignment, "rollout", batch=batch, env_steps=steps, **engine.telemetry())
-    return trajectories
+    _tell(assignment, "rollout", batch=batch, env_steps=steps, **telemetry)
+    kept: list[Trajectory] = trajectories
+    return kept
 
 
 def positions(assignment: Assignment, iteration: int) -> Mapping[int, Any]:
@@ -67,20 +68,18 @@ def positions(assignment: Assignment, iteration: int) -> Mapping[int, Any]:
 
 def serve(assignment: Assignment, weights: Weights) -> int:
     """Serve the observation channels with `weights` until newer ones arrive; returns their version."""
-    engine = _generation(assignment)
-    engine.serve(weights)
-    _tell(assignment, "generation", version=weights.version, **engine.telemetry())
+    telemetry = _generation(assignment).serve(weights)
+    if telemetry is not None:
+        _tell(assignment, "generation", **telemetry)
     return weights.version
 
 
-def first_weights(assignment: Assignment) -> Weights:
-    """The weights that the run begins with: a checkpoint's, or those of a new policy."""
+def first_weights(assignment: Assignment, saved: Weights | None) -> Weights:
+    """The weights that the run begins with: those of its checkpoint, or of a new policy."""
     host = _host(assignment)
-    restored = assignment.restored
-    if restored is not None:
-        host.load(Weights.of(restored["iteration"], restored["weights"]))
-    version = 0 if restored is None else int(restored["iteration"])
-    weights = Weights.of(version, host.policy.weights())
+    if saved is not None:
+        host.load(saved)
+    weights = Weights.of(0 if saved is None else saved.version, host.policy.weights())
     host.load(weights)
     return weights
 
@@ -91,30 +90,28 @@ def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> W
     Where the stages before it dropped every item there is nothing to learn: the weights stay as they are.
     """
     host = _host(assignment)
-    if host.weights is None:
+    if host.weights is None or host.weights.version != iteration:
         raise _lost_trainer(assignment, iteration)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
-    versions = [
-        int(version)
-        for items in ports.values()
-        if isinstance(items, list)
-        for trajectory in items
-        for version in trajectory.versions
-    ]
-    if versions:
+    inputs = _batches(ports)
+    items = [item for value in inputs.values() if isinstance(value, Batch) for item in value]
+    versions = [int(version) for item in items if isinstance(item, Trajectory) for version in item.versions]
+    if items:
         host.barren = 0
-        result, report = host.reported(**_batches(ports))
-        arrays = _arrays(assignment, result)
+        host.state["version"] = iteration
+        result, report = host.reported(**inputs)
+        trained = _trained(assignment, result)
+        host.weights = Weights(iteration + 1, trained.arrays, trained.checksum)
     else:
         host.barren += 1
         _stop_if_barren(assignment, host.barren)
-        arrays, report = host.weights.arrays, Report()
-    host.load(Weights.of(iteration + 1, arrays))
+        report = Report()
+        host.weights = Weights(iteration + 1, host.weights.arrays, host.weights.checksum)
     _tell(
         assignment,
         "training",
         iteration=iteration,
-        metrics=report.metrics | {"skipped": float(not versions)},
+        metrics=report.metrics | {"skipped": float(not items)},
         stop=report.stop,
         train_s=time.monotonic() - began_s,
         cpu_s=time.process_time() - began_cpu_s,
@@ -124,9 +121,9 @@ def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> W
     return host.weights
 
 
-def _arrays(assignment: Assignment, result: Any) -> Mapping[str, Any]:
+def _trained(assignment: Assignment, result: Any) -> Weights:
     if isinstance(result, Weights):
-        return result.arrays
+        return result
     raise StageError(
         f"returned {type(result).__name__}; expected Weights",
         where=assignment.stage.name,
@@ -144,55 +141,66 @@ def _stop_if_barren(assignment: Assignment, barren: int) -> None:
 
 
 def _batches(ports: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: Batch(items) if isinstance(items, list) else items for name, items in ports.items()}
+    """Streams arrive as one list of items per replica that made them."""
+    return {
+        name: Batch([item for items in value for item in items]) if isinstance(value, list) else value
+        for name, value in ports.items()
+    }
 
 
-def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> Any:
+def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> list[Any]:
     """One call of an item stage: per item where its port takes one, else with all of them."""
     host = _host(assignment)
-    single = next(
-        (port.name for port in host.node.stage.inputs if not port.batched and isinstance(ports[port.name], list)), None
-    )
     inputs = _batches(ports)
-    for value in ports.values():
+    single = next(
+        (port.name for port in host.node.stage.inputs if not port.batched and isinstance(inputs.get(port.name), Batch)),
+        None,
+    )
+    for value in inputs.values():
         if isinstance(value, Weights):
             host.load(value)
-    metrics: dict[str, float] = {}
-    stop, results = None, []
-    for item in ports[single] if single is not None else (None,):
+    results, reports = [], []
+    for item in inputs[single] if single is not None else (None,):
         result, report = host.reported(**(inputs if single is None else inputs | {single: item}))
-        metrics.update(report.metrics)
-        stop = stop or report.stop
         results.extend(_items(result))
-    _tell(assignment, "report", iteration=iteration, metrics=metrics, stop=stop)
+        reports.append(report)
+    stop = next((report.stop for report in reports if report.stop), None)
+    _tell(assignment, "report", iteration=iteration, metrics=_mean_metrics(reports), stop=stop)
     return results
 
 
-def snapshot(assignment: Assignment) -> dict[str, Any]:
-    """What a checkpoint keeps of a stage: the weights that it trained last, and its state."""
+def _mean_metrics(reports: Sequence[Report]) -> dict[str, float]:
+    """Per metric, the mean over the items that reported it."""
+    values: dict[str, list[float]] = {}
+    for report in reports:
+        for name, value in report.metrics.items():
+            values.setdefault(name, []).append(value)
+    return {name: sum(found) / len(found) for name, found in values.items()}
+
+
+def snapshot(assignment: Assignment) -> bytes:
+    """What a checkpoint keeps of a stage, pickled here: its next call changes the objects in place."""
     host = _host(assignment)
-    weights = None if host.weights is None else {name: array.copy() for name, array in host.weights.arrays.items()}
-    return {"weights": weights, "state": host.state.save()}
+    weights = host.weights
+    return pickle.dumps(
+        {
+            "version": None if weights is None else weights.version,
+            "weights": None if weights is None else weights.arrays,
+            "state": host.state.save(),
+        }
+    )
 
 
 def close() -> None:
-    """End the engines of this worker."""
-    with _lock:
-        engines = list(_residents.values())
-        _residents.clear()
-    for engine in engines:
-        engine.close()
+    """End the engines of this worker. Takes no lock: one that is being made may take minutes."""
+    for key in list(_residents):
+        _residents.pop(key).close()
 
 
 def _simulation(assignment: Assignment, batch: int) -> Any:
     from ebrl.runtime.simulation import SimulationEngine
 
-    worker = get_worker()
-
-    def on_event(kind: str, **data: Any) -> None:
-        worker.log_event(topic(assignment.run), {"kind": kind, **data})
-
-    return _resident(assignment, lambda: SimulationEngine(assignment, on_event, first_batch=batch))
+    return _resident(assignment, lambda: SimulationEngine(assignment, _lost_teller(assignment), first_batch=batch))
 
 
 def _generation(assignment: Assignment) -> Any:
@@ -208,7 +216,7 @@ def _generation(assignment: Assignment) -> Any:
 
 
 def _host(assignment: Assignment) -> Host:
-    return _resident(assignment, lambda: Host(assignment))
+    return _resident(assignment, lambda: Host(assignment, _lost_teller(assignment)))
 
 
 def _resident(assignment: Assignment, make: Callable[[], E]) -> E:
@@ -229,6 +237,16 @@ def _items(result: Any) -> list[Any]:
     if isinstance(result, Batch) or hasattr(result, "__next__"):
         return list(result)
     return [result]
+
+
+def _lost_teller(assignment: Assignment) -> Callable[[dict[str, Any]], None]:
+    """Tells the driver of a lost environment, from whatever thread notices it."""
+    worker, stage = get_worker(), assignment.stage.name
+
+    def tell(lost: dict[str, Any]) -> None:
+        worker.log_event(topic(assignment.run), {"kind": "environment_lost", "stage": stage, **lost})
+
+    return tell
 
 
 def _tell(assignment: Assignment, kind: str, **data: Any) -> None:

@@ -51,6 +51,7 @@ def test_every_rule_is_broken_somewhere() -> None:
         "arguments": {"too-many-arguments", "unknown-option"},
         "cycle": {"cycle", "used-before-call", "undeclared-edge"},
         "one_training": {"no-training", "several-trainings"},
+        "one_simulation": {"no-simulation", "several-simulations"},
     }
     for rule in RULES:
         assert several.get(rule.__name__, {rule.__name__.replace("_", "-")}) <= named

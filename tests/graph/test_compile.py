@@ -30,6 +30,12 @@ def test_a_stage_used_twice_is_no_cycle() -> None:
     assert (order.stages, order.loops) == (("a", "b", "c"), ())
 
 
+def test_a_stream_declared_ahead_outside_a_loop_keeps_its_reader_behind_its_producer() -> None:
+    order = compile_graph(graph("sgthf", "sg", "g*s", "h*t", "sf", "fh", "f*h", "t~g"))
+    assert order.stages == ("s", "g", "f", "h", "t")
+    assert order.loops == (("s", "g"),)
+
+
 def test_two_loops_and_a_stage_that_feeds_itself() -> None:
     order = compile_graph(graph("abcde", "ab", "b*a", "cd", "d*c", "e*e"))
     assert order.loops == (("a", "b"), ("c", "d"), ("e",))
@@ -52,6 +58,12 @@ def test_every_stage_follows_what_feeds_it(pairs: set[tuple[int, int, bool]]) ->
     order = compile_graph(drawn)
     rank = {name: number for number, name in enumerate(order.stages)}
     assert sorted(order.stages) == sorted(names)
-    assert all(rank[edge.source] < rank[edge.target] for edge in drawn.edges if not edge.feedback)
     resident = [name for loop in order.loops for name in loop]
+    loop_of = {name: number for number, loop in enumerate(order.loops) for name in loop}
+    assert all(
+        rank[edge.source] < rank[edge.target]
+        for edge in drawn.edges
+        if not edge.feedback
+        or (not edge.latest and loop_of.get(edge.source, edge.source) != loop_of.get(edge.target, edge.target))
+    )
     assert len(resident) == len(set(resident))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import ebrl
 from ebrl.errors import UsageError
-from ebrl.graph.draft import engine_options, positional_order
+from ebrl.graph.draft import _OPTIONS, engine_options, positional_order
 from ebrl.graph.model import Resources
 from ebrl.graph.stage import Stage
 from ebrl.runtime.environments import Environments
@@ -67,6 +68,18 @@ def test_engine_options_by_kind() -> None:
     assert engine_options(train.definition) == {"batch": None, "iterations": 1000}
     assert engine_options(scale.definition) == {"every": 1}
     assert engine_options(judge.definition) == {"every": 1, "num_envs": 1}
+
+
+def test_the_readme_lists_the_engine_options() -> None:
+    lines = (Path(__file__).parents[2] / "README.md").read_text().splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:4]] for line in lines if line.startswith("| `")]
+    listed = {(kind, option, default) for option, kinds, default in rows for kind in kinds.split(", ")}
+    known = {
+        (kind, option, "planner" if default is None else str(default))
+        for kind, options in _OPTIONS.items()
+        for option, default in options.items()
+    }
+    assert known <= listed
 
 
 def test_positional_order_skips_state_and_starts_with_the_simulator() -> None:

@@ -168,3 +168,10 @@ def test_parameter_that_the_workflow_no_longer_has() -> None:
         restored_parameters(flow, {"num_env": 3})
     assert error.value.message == "that run had a parameter 'num_env', which workflow 'flow' no longer has"
     assert error.value.hint == "did you mean 'num_envs'?"
+
+
+def test_a_run_that_came_to_nothing_does_not_keep_its_directory(tmp_path: Path) -> None:
+    config = RunConfig(workflow="w", file="")
+    first = RunDirectory.create(config, tmp_path / "run")
+    first.write_summary({"status": "failed", "iterations": 0})
+    assert RunDirectory.create(config, tmp_path / "run").summary is None

@@ -5,15 +5,19 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ebrl
 from ebrl.errors import PlanError, UsageError
-from ebrl.graph.plan import Plan, Quota, StagePlan
-from ebrl.planner.allocate import check_resources, first_plan
+from ebrl.graph.model import Resources
+from ebrl.graph.plan import Plan, Quota, StagePlan, replica_cores
+from ebrl.planner.allocate import check_resources, first_plan, stage_cores
 from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.environments import Environments
 
+UNPINNED = "cores are counted, not bound: processes are not pinned yet"
 POOL = ResourcePool(cores=(0, 1), memory_mib=4096)
 GPUS = tuple(Gpu(uuid=f"GPU-{name}", name="H200") for name in "ab")
 
@@ -82,6 +86,7 @@ def test_lift_ppo() -> None:
             StagePlan(name="evaluate", kind="stage", quota=quota, batch_size=1),
         ),
         loops=(("simulate", "generate"),),
+        notes=(UNPINNED,),
     )
     assert first_plan(lift_ppo(), POOL).item_stages == ("train_ppo", "evaluate")
 
@@ -109,6 +114,37 @@ def test_threads() -> None:
     assert [threads(cores) for cores in (1, 4, 5, 16)] == [1, 1, 1, 4]
 
 
+def test_a_simulation_uses_the_cores_that_it_asks_for() -> None:
+    graph = planned(simulate={"replicas": 2})
+    node = graph.nodes["simulate"]
+    graph.nodes["simulate"] = node = attrs.evolve(node, stage=attrs.evolve(node.stage, resources=Resources(cpus=2.5)))
+    pool = ResourcePool(cores=(2, 3, 4, 5))
+    plan = first_plan(graph, pool)
+    assert plan.stage("simulate").quota.cores == stage_cores(node, pool) == (2, 3, 4)
+    assert plan.stage("generate").quota.cores == stage_cores(graph.nodes["generate"], pool) == (2, 3, 4, 5)
+    assert stage_cores(node, ResourcePool(cores=(9,))) == (9,)
+    assert "simulate: its 2 replicas divide their cores" in plan.notes
+
+
+@given(st.integers(1, 9), st.integers(1, 9))
+def test_replicas_of_a_simulation_divide_their_cores(cores: int, replicas: int) -> None:
+    stage = StagePlan(name="s", kind="simulation", replicas=replicas, quota=Quota(cores=tuple(range(cores))))
+    shares = [replica_cores(stage, replica) for replica in range(replicas)]
+    if cores < replicas:
+        assert shares == [stage.quota.cores] * replicas
+    else:
+        assert sum(shares, ()) == stage.quota.cores
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    serving = attrs.evolve(stage, kind="generation")
+    assert {replica_cores(serving, replica) for replica in range(replicas)} == {stage.quota.cores}
+
+
+def test_only_replicas_on_the_same_node_divide_its_cores() -> None:
+    stage = StagePlan(name="s", kind="simulation", replicas=3, quota=Quota(cores=(0, 1, 2, 3)))
+    assert [replica_cores(stage, replica, beside=(0, 2)) for replica in (0, 2)] == [(0, 1), (2, 3)]
+    assert replica_cores(stage, 1, beside=(1,)) == (0, 1, 2, 3)
+
+
 def training(**resources: float) -> Callable[..., Any]:
     return ebrl.training(**resources)(train_ppo.function)
 
@@ -128,10 +164,10 @@ def test_gpus_are_handed_out_in_turn() -> None:
         plan = first_plan(graph, pool)
         return plan.stage("generate").quota.gpus, plan.stage("train_ppo").quota.gpus, plan.notes
 
-    assert sharing(ResourcePool(cores=(0,), gpus=GPUS)) == (("GPU-a",), ("GPU-b",), ())
+    assert sharing(ResourcePool(cores=(0,), gpus=GPUS)) == (("GPU-a",), ("GPU-b",), (UNPINNED,))
     one, other, notes = sharing(ResourcePool(cores=(0,), gpus=GPUS[:1]))
     assert one == other == ("GPU-a",)
-    assert notes == ("stages ask for 2 GPUs together and share 1; nothing divides them yet",)
+    assert notes == (UNPINNED, "stages ask for 2 GPUs together and share 1; nothing divides them yet")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,13 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from distributed import Client
 
-from ebrl.errors import UsageError
+from ebrl.errors import EbrlError, StageError, UsageError
 from ebrl.graph.plan import Plan, Quota, StagePlan
+from ebrl.runtime import cluster as cluster_module
+from ebrl.runtime.cluster import Cluster, WorkerSpec
 from ebrl.runtime.run import place
 
-from .conftest import Outcome
+from .conftest import WORKFLOWS, Outcome, ebrl_run, wait_for_iterations
 
 
 def _start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -65,6 +72,101 @@ def test_simulation_on_one_node_and_generation_on_another(two_nodes: str, launch
     assert launch("small", "max_staleness=0").metrics() == outcome.metrics()
 
 
+def _kill(run: Any, replica: str) -> int:
+    """SIGKILL the process of a stage worker, on whatever node; returns its pid."""
+    client = run._cluster.client
+    (address,) = (address for name, address in run._cluster.addresses().items() if name.endswith(f":{replica}"))
+    pid: int = client.run(os.getpid, workers=[address])[address]
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+@pytest.mark.parametrize("replica", ["simulate-0", "generate-0"])
+def test_a_worker_killed_on_its_node_is_replaced(two_nodes: str, launch: Callable[..., Outcome], replica: str) -> None:
+    _wait_for_workers(two_nodes, 2)
+
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == 2:
+            _kill(run, replica)
+
+    outcome = launch("small", "iterations=8", "num_steps=64", scheduler=two_nodes, during=during)
+    assert (outcome.summary["status"], outcome.summary["iterations"]) == ("finished", 8)
+    assert [replaced["worker"] for replaced in outcome.of("worker_replaced")] == [replica]
+
+
+def test_a_trainer_killed_on_its_node_ends_the_run(two_nodes: str, launch: Callable[..., Outcome]) -> None:
+    """Its weights are gone; a checkpoint has older ones."""
+    _wait_for_workers(two_nodes, 2)
+
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == 2:
+            _kill(run, "train_ppo-0")
+
+    with pytest.raises(StageError, match="its worker was lost"):
+        launch("small", "iterations=8", "num_steps=64", scheduler=two_nodes, during=during)
+
+
+def test_a_killed_driver_leaves_nothing_on_the_nodes(two_nodes: str, tmp_path: Path) -> None:
+    _wait_for_workers(two_nodes, 2)
+    before = _family()
+    folder = tmp_path / "run"
+    settings = ["--set", "iterations=500", "--scheduler", two_nodes, "--run-dir", str(folder)]
+    driver = ebrl_run(f"{WORKFLOWS}:small", *settings, cwd=tmp_path)
+    try:
+        wait_for_iterations(folder, 3, driver)
+        left = [process for process in _family() - before if process.pid != driver.pid]
+        assert len(left) >= 3 + 4  # stage workers and simulators
+    finally:
+        driver.kill()
+    driver.communicate()
+    _, alive = psutil.wait_procs([process for process in left if not _is_tracker(process)], timeout=15)
+    assert not alive, [process.cmdline() for process in alive]
+    _wait_for_workers(two_nodes, 2)
+
+
+def test_workers_of_a_start_that_fails_are_ended(two_nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _wait_for_workers(two_nodes, 2)
+    monkeypatch.setattr(cluster_module, "_ANSWER_S", 8.0)
+    nowhere = "tcp://127.0.0.1:9"
+    with pytest.raises(EbrlError, match=f"the node at {nowhere} did not answer within 8 s"), Cluster(two_nodes) as it:
+        node = next(iter(it.pools()))
+        it.launch({node: [_spec("one")], nowhere: [_spec("two")]})
+    _wait_for_workers(two_nodes, 2)
+
+
+def test_a_start_that_is_interrupted_ends_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left would show in `nothing_left_behind`."""
+
+    async def start(*arguments: Any) -> None:
+        starting = asyncio.ensure_future(launch_workers(*arguments))
+        await asyncio.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+        await starting
+
+    launch_workers = cluster_module._launch
+    monkeypatch.setattr(cluster_module, "_launch", start)
+    with pytest.raises(KeyboardInterrupt), Cluster() as it:
+        it.launch({"": [_spec("one"), _spec("two")]})
+
+
+def test_workers_print_to_the_log_folder(tmp_path: Path) -> None:
+    with Cluster() as it:
+        it.launch({"": [_spec("talker", EBRL_LOGS=str(tmp_path / "logs"))]})
+        for speak in (print, _print_below_python):
+            it.client.submit(speak, f"said by {speak.__name__}").result(30)
+    assert (tmp_path / "logs" / "talker.log").read_text() == "said by print\nsaid by _print_below_python\n"
+
+
+def _print_below_python(text: str) -> None:
+    os.write(2, f"{text}\n".encode())
+
+
+def test_joining_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "_JOIN_S", 1.0)
+    with pytest.raises(UsageError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9: Timed out"):
+        cluster_module.join("tcp://127.0.0.1:9")
+
+
 def test_a_cluster_without_nodes_says_how_to_join(scheduler: str, launch: Callable[..., Outcome]) -> None:
     with pytest.raises(UsageError) as caught:
         launch(scheduler=scheduler)
@@ -95,8 +197,26 @@ def test_simulation_goes_to_the_nodes_that_do_not_train() -> None:
     assert set(place(plan, [""]).values()) == {""}
 
 
-def _wait_for_workers(address: str, count: int) -> None:
-    from distributed import Client
+def _spec(name: str, **environment: str) -> WorkerSpec:
+    return WorkerSpec(name=name, resources={name: 1.0}, threads=1, environment=environment)
 
+
+def _wait_for_workers(address: str, count: int, timeout_s: float = 30.0) -> None:
+    """Until exactly `count` workers, agents included, are connected."""
+    deadline = time.monotonic() + timeout_s
     with Client(address, set_as_default=False) as client:
-        client.wait_for_workers(count, timeout=30)
+        while len(workers := client.scheduler_info(n_workers=-1)["workers"]) != count:
+            assert time.monotonic() < deadline, [info["name"] for info in workers.values()]
+            time.sleep(0.1)
+
+
+def _family() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def _is_tracker(process: psutil.Process) -> bool:
+    """Whether it is multiprocessing's resource tracker, which stays with the node agent."""
+    try:
+        return "resource_tracker" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False

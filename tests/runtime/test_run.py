@@ -78,6 +78,18 @@ def test_a_stage_that_raises_ends_the_run_with_its_cause(launch: Callable[..., O
     assert "hosting.py" not in caught.value.detail
 
 
+def test_a_stage_may_drop_items(launch: Callable[..., Outcome]) -> None:
+    outcome = launch("filtered")
+    assert [row["slow_train/skipped"] for row in outcome.metrics()] == [0.0] * 4
+
+
+def test_dropping_everything_is_bounded_and_reported(launch: Callable[..., Outcome]) -> None:
+    with pytest.raises(StageError) as caught:
+        launch("filtered", "keep_every=0", "iterations=100")
+    assert caught.value.where == "slow_train"
+    assert caught.value.message == "got no trajectory in 20 iterations in a row"
+
+
 def test_an_unknown_environment_is_one_clear_error(launch: Callable[..., Outcome]) -> None:
     with pytest.raises(SimulatorNotFound) as caught:
         launch("small", "task=gymnasium:Pendulom-v1")

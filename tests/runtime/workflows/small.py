@@ -25,6 +25,12 @@ def fussy(trajectory: ebrl.Trajectory, how: str = "raise") -> ebrl.Trajectory:
     return trajectory
 
 
+@ebrl.stage
+def picky(trajectory: ebrl.Trajectory, nth: int = 2) -> ebrl.Trajectory | None:
+    """Keeps every nth environment; 0 keeps none."""
+    return trajectory if nth and trajectory.environment % nth == 0 else None
+
+
 @ebrl.training
 def slow_train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory], seconds: float = 0.2) -> ebrl.Weights:
     time.sleep(seconds)
@@ -63,6 +69,12 @@ def judged(task: str = "gymnasium:Pendulum-v1", iterations: int = 4):
 def failing(how: str = "raise"):
     policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
     weights <<= slow_train(policy, fussy(trajectories, how=how), iterations=50)
+
+
+@ebrl.workflow
+def filtered(keep_every: int = 2, iterations: int = 4):
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 0)
+    weights <<= slow_train(policy, picky(trajectories, nth=keep_every), iterations=iterations, seconds=0.0)
 
 
 @ebrl.workflow

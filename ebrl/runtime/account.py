@@ -1,0 +1,92 @@
+"""The account of a run: what workers told becomes the stats of iterations. Pure: news in, numbers out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ebrl.graph.items import Episode
+from ebrl.observe.metrics import EpisodeWindow
+
+News = Mapping[str, Any]
+
+
+class Account:
+    """Counts whole iterations: what was rolled out and not trained on yet does not appear.
+
+    News are kept by replica, so that a batch that was lost with its worker, and told again by its
+    successor, counts once.
+    """
+
+    def __init__(self) -> None:
+        self.episodes = EpisodeWindow()
+        self.env_steps = 0
+        self.max_staleness_seen = 0
+        self.cpu_s: defaultdict[str, float] = defaultdict(float)
+        """CPU seconds by what they were spent on: simulation, generation, training, engine."""
+        self._rollouts: defaultdict[int, dict[str, News]] = defaultdict(dict)
+        self._trainings: dict[int, News] = {}
+        self._generation: dict[str, News] = {}
+
+    def rolled(self, news: News) -> None:
+        """One replica completed its share of a batch."""
+        self._rollouts[news["batch"]][news["replica"]] = news
+
+    def generated(self, news: News) -> None:
+        """A generation replica served until newer weights came."""
+        self.cpu_s["generation"] += news["cpu_s"]
+        self._generation[news["replica"]] = news
+
+    def trained(self, news: News) -> None:
+        self._trainings[news["iteration"]] = news
+
+    def close(self, iteration: int, wall_s: float) -> dict[str, float]:
+        """Stats of a complete iteration that took `wall_s` seconds."""
+        rollouts = list(self._rollouts.pop(iteration, {}).values())
+        training = self._trainings.pop(iteration)
+        steps = sum(news["env_steps"] for news in rollouts)
+        self.env_steps += steps
+        self.max_staleness_seen = max(self.max_staleness_seen, training["staleness_max"])
+        for news in rollouts:
+            for fields in news["episodes"]:
+                self.episodes.add(Episode(*fields))
+            self.cpu_s["simulation"] += news["simulator_cpu_s"]
+            self.cpu_s["engine"] += news["engine_cpu_s"]
+        self.cpu_s["training"] += training["cpu_s"]
+        trainer = training["stage"]
+        served = list(self._generation.values())
+        return {
+            **{f"{trainer}/{name}": value for name, value in training["metrics"].items()},
+            **_means("idle/{stage}", "idle", rollouts),
+            **_means("idle/{stage}", "idle", served),
+            **_means("{stage}/batch_size", "batch_size", served),
+            f"idle/{trainer}": max(0.0, 1.0 - training["train_s"] / max(wall_s, 1e-9)),
+            "queue_depth": sum(news["queue_depth"] for news in rollouts),
+            "staleness_mean": training["staleness_mean"],
+            "staleness_max": training["staleness_max"],
+            **self.episodes.stats,
+            "env_steps": self.env_steps,
+            "env_steps_per_s": steps / max(wall_s, 1e-9),
+        }
+
+    def save(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {
+            "env_steps": self.env_steps,
+            "max_staleness_seen": self.max_staleness_seen,
+            "episodes": self.episodes.save(),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self.env_steps = saved["env_steps"]
+        self.max_staleness_seen = saved["max_staleness_seen"]
+        self.episodes.restore(saved["episodes"])
+
+
+def _means(name: str, field: str, told: Iterable[News]) -> dict[str, float]:
+    """Mean of `field` over the replicas of each stage."""
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for news in told:
+        values[name.format(stage=news["stage"])].append(news[field])
+    return {key: sum(found) / len(found) for key, found in values.items()}

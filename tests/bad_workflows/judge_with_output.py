@@ -1,0 +1,21 @@
+import ebrl
+from good_stages import generate, simulate, train
+
+
+@ebrl.stage
+def judge(weights: ebrl.Weights) -> float: ...
+
+
+@ebrl.stage
+def show(score: float) -> None: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    weights <<= train(policy, trajectories)
+    show(judge(weights))

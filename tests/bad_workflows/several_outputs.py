@@ -1,0 +1,17 @@
+import ebrl
+from good_stages import generate, simulate, train
+
+
+@ebrl.stage
+def judged(trajectory: ebrl.Trajectory) -> tuple[ebrl.Trajectory, float]: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    good, score = judged(trajectories)
+    weights <<= train(policy, good)

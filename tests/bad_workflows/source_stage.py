@@ -1,0 +1,17 @@
+import ebrl
+from good_stages import generate, relabel, simulate, train
+
+
+@ebrl.stage
+def replay() -> ebrl.Trajectory: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    weights <<= train(policy, trajectories)
+    relabel(replay())

@@ -1,0 +1,18 @@
+import ebrl
+from good_stages import generate, simulate, train
+
+
+@ebrl.stage
+def publish(weights: ebrl.Weights) -> None: ...
+
+
+@ebrl.workflow
+def flow():
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions)
+    actions <<= generate(policy, observations, weights)
+    trained = train(policy, trajectories)
+    weights <<= trained
+    publish(trained)
