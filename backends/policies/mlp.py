@@ -144,7 +144,7 @@ class MlpPolicy:
         """Features [R, F], R the next multiple of BLOCK, zero beyond the rows."""
         features = np.zeros((-(-rows // BLOCK) * BLOCK, len(self._normalization.shift)), np.float32)
         for key, place in self._columns.items():
-            features[:rows, place] = observations.column(key).reshape(rows, -1)
+            features[:rows, place] = observations.column(key).reshape(rows, place.stop - place.start)
         return features
 
     def _actor(self, features: Array) -> Array:
@@ -158,7 +158,7 @@ class MlpPolicy:
             hidden += self._arrays[f"actor/{layer}/bias"]
             if layer < self._depth - 1:
                 np.tanh(hidden, out=hidden)
-        return hidden.reshape(len(features), -1)
+        return hidden.reshape(len(features), hidden.shape[-1])
 
     def _network(self) -> Any:
         if self._torch is None:

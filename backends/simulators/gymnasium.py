@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import math
 from typing import Any
 
@@ -85,7 +86,8 @@ def _make(target: str, options: dict[str, Any]) -> Any:
 def _register_plugins(gymnasium: Any) -> None:
     """Packages that register environments when told to; imported only when an id is not known yet."""
     for name in _PLUGINS:
-        with contextlib.suppress(ImportError):
+        # Notices of the package to its users go to standard error, at import.
+        with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
             gymnasium.register_envs(importlib.import_module(name))
 
 

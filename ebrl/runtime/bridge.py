@@ -54,10 +54,10 @@ async def _export(comm: Comm, where: str) -> Any:
 async def _import(worker: Worker, source: str, where: str, local: str) -> None:
     """The generation's side; begins again when the other worker was replaced."""
     while worker.status in (Status.running, Status.paused):
-        known = (await worker.scheduler.identity(n_workers=-1))["workers"]
-        address = next((address for address, info in known.items() if info["name"] == source), None)
-        if address is not None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            known = (await worker.scheduler.identity(n_workers=-1))["workers"]
+            address = next((address for address, info in known.items() if info["name"] == source), None)
+            if address is not None:
                 await _attend(worker, address, where, local)
         await asyncio.sleep(_RETRY_S)
 

@@ -273,7 +273,7 @@ async def _close(nannies: Iterable[Nanny]) -> None:
             await asyncio.wait_for(nanny.start(), 2 * _CLOSE_S)  # one that is still starting cannot be stopped
         await nanny.close(timeout=2, reason="the run has ended")
 
-    await asyncio.gather(*map(close, nannies))
+    await asyncio.gather(*map(close, nannies), return_exceptions=True)
 
 
 _hosted: dict[str, Nanny] = {}  # of a node agent
