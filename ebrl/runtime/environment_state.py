@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 
@@ -9,6 +11,7 @@ from ebrl.graph.items import Array, Episode
 from ebrl.runtime.environment import EnvironmentProcess
 from ebrl.runtime.slots import Slots
 from ebrl.runtime.trajectories import TrajectoryRecorder
+from ebrl.schedule.dispatcher import Urgency
 from ebrl.schedule.windows import Window
 
 
@@ -48,6 +51,11 @@ class EnvironmentState:
     """Its present observation was handed to the actor, or is about to be."""
     restart: bool = False
     """Begin anew when the present reset or step is done."""
+
+    @property
+    def urgency(self) -> Urgency:
+        """Older batches first; within a batch whoever has the most left, so that all end together."""
+        return (math.inf, 0.0) if self.window is None else (self.window.batch, -self.left)
 
     def begin_episode(self) -> None:
         self.work, self.began_s = "reset", 0.0

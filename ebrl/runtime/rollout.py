@@ -108,7 +108,7 @@ class Rollout:
                 continue
             if environment.asked:
                 environment.begin_chunk()
-                self.dispatcher.ready(row)
+                self.dispatcher.ready(row, urgency=environment.urgency)
             else:  # that was for its predecessor
                 self._ask(row, environment)
 
@@ -171,7 +171,7 @@ class Rollout:
 
     def _begin_reset(self, index: int, environment: EnvironmentState) -> None:
         environment.begin_episode()
-        self.dispatcher.ready(index, "reset")
+        self.dispatcher.ready(index, "reset", environment.urgency)
 
     def _was_reset(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         self._count_work(index, environment, reply)
@@ -213,7 +213,9 @@ class Rollout:
             environment.success = bool(environment.success) or reply.success
         over = reply.terminated or reply.truncated
         if not over and environment.executed < self.settings.chunk:
-            self.dispatcher.ready(index)  # a step boundary: another environment may be worth the core more
+            self.dispatcher.ready(
+                index, urgency=environment.urgency
+            )  # a step boundary: another environment may be worth the core more
             return
         self._chunk_done(index, environment)
         if over:
@@ -248,7 +250,7 @@ class Rollout:
         assert self.slots is not None
         self.slots["actions"][index] = environment.replay.pop(0)
         environment.begin_chunk()
-        self.dispatcher.ready(index)
+        self.dispatcher.ready(index, urgency=environment.urgency)
 
     def _count_work(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         self.dispatcher.finished(index, reply.elapsed_s)

@@ -148,9 +148,25 @@ def test_what_is_stale_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None
         ((environment, _),) = queue.dispatch()
         queue.finished(environment, float(environment > 0))
         queue.ready(environment)
-    assert len(queue._by_latency) <= 16 and len(queue._by_arrival) <= 16
+    assert len(queue._by_urgency) <= 16 and len(queue._by_arrival) <= 16
 
 
 def test_a_dispatcher_needs_a_core() -> None:
     with pytest.raises(ValueError, match="at least one core"):
         StepDispatcher(cores=())
+
+
+def test_urgent_work_goes_before_slow_work() -> None:
+    queue = StepDispatcher(cores=(0,))
+    for environment, elapsed_s in ((0, 9.0), (1, 1.0), (2, 1.0)):
+        queue.ready(environment)
+        queue.dispatch()
+        queue.finished(environment, elapsed_s)
+    queue.ready(0, urgency=(1, -8))
+    queue.ready(1, urgency=(0, -3))
+    queue.ready(2, urgency=(0, -5))
+    order = []
+    while granted := queue.dispatch():
+        order.append(granted[0][0])
+        queue.finished(order[-1], 1.0)
+    assert order == [2, 1, 0]
