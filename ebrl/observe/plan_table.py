@@ -24,7 +24,7 @@ def plan_table(plan: Plan) -> RenderableType:
         table.add_row(*_row(stage))
     below = [Text(f"rollout loop: {' -> '.join((*loop, loop[0]))}") for loop in plan.loops]
     if plan.item_stages:
-        below.append(Text(f"one task per item: {', '.join(plan.item_stages)}"))
+        below.append(Text(f"one task per iteration: {', '.join(plan.item_stages)}"))
     below += [Text(f"note: {note}", style="yellow") for note in plan.notes]
     barriers = "every iteration and every chunk" if plan.step_barrier else "none"
     head = f"{plan.workflow}, schedule {plan.schedule}, staleness at most {plan.max_staleness}, barriers: {barriers}"
