@@ -47,12 +47,12 @@ def _counters(run: Any) -> dict[str, float]:
     Everything that is in no other row belongs to "rest": above all what Dask does in the training worker.
     """
     # The sums of `run.summary`, which begin with the start-up, read at the ends of the measurement.
-    driver = run._driver
-    stages = dict(driver.cpu_s())
+    account = run._driver.account
+    stages = dict(account.cpu_s)
     below = descendants_cpu_s()
     return {
         **stages,
         "driver": own_cpu_s(),
         "rest": below - sum(stages.values()),
-        "rolled_out": float(driver.env_steps),
+        "rolled_out": float(account.env_steps),
     }
