@@ -31,7 +31,7 @@ def lift_ppo(
     log_std: float = -0.5,
     stop_at: float = 0.95,
     evaluate_every: int = 10,
-):
+) -> None:
     """PPO teaches a simulated arm to lift a cube: CPU only, a few minutes.
 
     horizon: steps of one episode; timestep: physics step in seconds (0.005 is faster and less exact);

@@ -1,4 +1,8 @@
-"""PPO on Gymnasium's Pendulum-v1: the smoke test of the engine, without MuJoCo. CPU only."""
+"""PPO on Gymnasium's Pendulum-v1: the smoke test of the engine, without MuJoCo. CPU only.
+
+Expect the mean return of an episode to rise from about -1200 to between -150 and -350 within 80 thousand
+environment steps. Pendulum reports no success, so the run ends after `iterations`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ def pendulum_ppo(
     reward_scale: float = 0.1,
     log_std: float = -0.5,
     evaluate_every: int = 20,
-):
+) -> None:
     """PPO swings a pendulum up."""
     policy = ebrl.policy("mlp", hidden=(64, 64), log_std=log_std)
     actions = ebrl.stream(ebrl.ActionChunk)

@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import importlib
 import json
 import math
@@ -109,6 +110,9 @@ class _Child:
                 "`spec` of type SimulatorSpec"
             )
         self.simulator = simulator
+        # What a simulator builds stays: the collector need not walk through it again and again.
+        gc.collect()
+        gc.freeze()
         self._say(wire.READY, began, text=pickle.dumps(simulator.spec, 4).hex())
 
     def _attach(self, order: dict[str, Any]) -> None:

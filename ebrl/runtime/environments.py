@@ -38,6 +38,7 @@ class Environments:
                 num_steps=None,
                 chunk=assignment.chunk,
                 cores=assignment.stage.quota.cores,
+                spare=1,
                 seed=assignment.seed,
                 purpose=node.name,
                 in_order=True,

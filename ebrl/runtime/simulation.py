@@ -100,7 +100,7 @@ class SimulationEngine:
         self._ready = threading.Event()
         self._rollout: Rollout | None = None
         self._actor: ChannelActor | None = None
-        self._marks = (time.monotonic(), 0.0, 0.0, 0.0)
+        self._marks = (time.monotonic(), 0.0, 0.0)
         self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
         self._thread.start()
 
@@ -151,15 +151,15 @@ class SimulationEngine:
         rollout = self._rollout
         assert rollout is not None
         episodes, self._episodes = self._episodes, []
-        now, busy_s = time.monotonic(), rollout.counters.busy_s
-        engine_s, simulators_s = time.process_time(), _cpu_s(rollout.pids())
-        before, self._marks = self._marks, (now, busy_s, engine_s, simulators_s)
+        now, engine_s, simulators_s = time.monotonic(), time.process_time(), _cpu_s(rollout.pids())
+        before, self._marks = self._marks, (now, engine_s, simulators_s)
+        used_s = max(0.0, simulators_s - before[2])  # less than before where a process was replaced
         available_s = len(rollout.settings.cores) * max(now - before[0], 1e-9)
         return {
-            "idle": max(0.0, 1.0 - (busy_s - before[1]) / available_s),
+            "idle": max(0.0, 1.0 - used_s / available_s),
             "queue_depth": rollout.queue_depth(),
-            "engine_cpu_s": engine_s - before[2],
-            "simulator_cpu_s": max(0.0, simulators_s - before[3]),
+            "engine_cpu_s": engine_s - before[1],
+            "simulator_cpu_s": used_s,
             "episodes": [[e.environment, e.episode, e.steps, e.reward, e.success, e.lost] for e in episodes],
         }
 
@@ -217,6 +217,7 @@ class SimulationEngine:
             num_steps=num_steps,
             chunk=assignment.chunk,
             cores=assignment.stage.quota.cores,
+            spare=1,
             seed=assignment.seed,
             purpose=node.name,
             step_barrier=assignment.step_barrier,
