@@ -69,6 +69,8 @@ def newest(folder: Path, workflow: str) -> Checkpoint:
         weights = load_file(path / "weights.safetensors")
         with open(path / "state.pkl", "rb") as file:
             state = pickle.load(file)
+        about["workflow"], about["iteration"], about["weights_checksum"], about["counters"]
+        state["states"], state["positions"]
     except Exception as error:
         raise CheckpointError(
             f"{path} is damaged: {error}", hint=f"remove it to use an earlier one: {folder}"

@@ -7,8 +7,8 @@ writes a checkpoint or the final policy.
 
 from __future__ import annotations
 
-import math
 import pickle
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from queue import Empty, SimpleQueue
@@ -29,6 +29,7 @@ from ebrl.runtime.checkpoint import Checkpoint
 from ebrl.schedule.admission import Admission
 
 _WAITING_S = 30.0  # a run that hears nothing for so long says what it waits for
+_LOOK_UP_S = 0.5  # how often it looks whether it shall end
 
 
 @attrs.define(frozen=True)
@@ -61,7 +62,9 @@ class Driver:
         *,
         emit: Callable[..., None],
         restored: Checkpoint | None = None,
+        interrupted: threading.Event | None = None,
     ) -> None:
+        """`interrupted` is set when somebody wishes the run to end; `iterations` then raises KeyboardInterrupt."""
         self.graph, self.plan, self.client = graph, plan, client
         self.assignments = {name: list(replicas) for name, replicas in assignments.items()}
         self.emit = emit
@@ -82,6 +85,7 @@ class Driver:
         self._weights: Future[Any] | None = None
         self._judged: dict[str, int] = {}
         self._restored = restored
+        self._interrupted = interrupted or threading.Event()
         self._residents: dict[str, int] = {}
         self._deadline_s: float | None = None
         self._began_s = self._last_s = time.monotonic()
@@ -256,14 +260,19 @@ class Driver:
 
     def _next(self) -> str:
         """Handle news until a task is done; its key. TimeoutError past the deadline that `hurry` set."""
+        heard_s = time.monotonic()
         while True:
-            left_s = math.inf if self._deadline_s is None else self._deadline_s - time.monotonic()
-            if left_s <= 0:
+            now = time.monotonic()
+            if self._interrupted.is_set():
+                raise KeyboardInterrupt
+            if self._deadline_s is not None and now > self._deadline_s:
                 raise TimeoutError(f"still waiting for {self._waiting_for()}")
-            try:
-                kind, value = self._news.get(timeout=min(left_s, _WAITING_S))
-            except Empty:
+            if now - heard_s > _WAITING_S:
+                heard_s = now
                 self.emit("waiting", tasks=self._waiting_for())
+            try:
+                kind, value = self._news.get(timeout=_LOOK_UP_S)
+            except Empty:
                 continue
             if kind == "told":
                 self._told(value)

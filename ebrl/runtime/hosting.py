@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ebrl.backends.registry import load_policy
 from ebrl.errors import EbrlError, StageError
-from ebrl.graph.items import Weights
+from ebrl.graph.items import Batch, Weights
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
 from ebrl.graph.source import user_traceback
 from ebrl.runtime.assignment import Assignment
@@ -53,7 +53,9 @@ class Host:
         if self._weights_port is not None and self.weights is not None:
             arguments[self._weights_port] = self.weights
         try:
-            return self.node.stage.function(**arguments)
+            result = self.node.stage.function(**arguments)
+            # A generator runs here, where what it raises and reports belongs to its stage.
+            return Batch(list(result)) if isinstance(result, Iterator) else result
         except EbrlError:
             raise
         except BaseException as error:  # sys.exit() in a stage is an error of that stage

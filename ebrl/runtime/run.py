@@ -92,6 +92,7 @@ class Run:
         self._cluster: Cluster
         self._driver: Driver
         self._last_checkpoint: Path | None = None
+        self._wishes = threading.Event()
         self._began_s = time.monotonic()
 
     @property
@@ -100,7 +101,7 @@ class Run:
 
     def __enter__(self) -> Run:
         try:
-            self._terminate_like_ctrl_c()
+            self._catch_signals()
             self._start()
         except BaseException:
             self._stack.close()
@@ -133,11 +134,20 @@ class Run:
 
     # Start
 
-    def _terminate_like_ctrl_c(self) -> None:
-        """SIGTERM (a batch system's word) ends the run in order, as Ctrl-C does."""
+    def _catch_signals(self) -> None:
+        """SIGTERM (a batch system's word) and SIGHUP (a closed terminal) end the run in order, as Ctrl-C does.
+
+        The exception may be raised where Python drops it, such as in a callback of the garbage collector;
+        so the wish is also noted, and the driver looks at the note.
+        """
+
+        def note(number: int, frame: Any) -> None:
+            self._wishes.set()
+            raise KeyboardInterrupt
+
         if threading.current_thread() is threading.main_thread():
-            before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-            self._stack.callback(signal.signal, signal.SIGTERM, before)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                self._stack.callback(signal.signal, number, signal.signal(number, note))
 
     def _start(self) -> None:
         run_dir, schedule, scheduler, resume = self._options
@@ -167,6 +177,7 @@ class Run:
             assignments,
             emit=self._emit,
             restored=saved,
+            interrupted=self._wishes,
         )
         self._emit(
             "started",
@@ -243,6 +254,7 @@ class Run:
 
     def _interrupted(self) -> None:
         """Ctrl-C: keep what can be kept; a second Ctrl-C ends everything at once."""
+        self._wishes.clear()  # a second wish raises where the run ends
         try:
             self._emit("stopping", reason="interrupted; saving a checkpoint (Ctrl-C again to leave at once)")
             self._end("interrupted", "Ctrl-C")

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from distributed import get_worker
 
 from ebrl.backends.protocols import SimulatorSpec
@@ -100,7 +101,7 @@ def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> W
         host.barren = 0
         host.state["version"] = iteration
         result, report = host.reported(**inputs)
-        trained = _trained(assignment, result)
+        trained = _trained(assignment, iteration, result)
         host.weights = Weights(iteration + 1, trained.arrays, trained.checksum)
     else:
         host.barren += 1
@@ -121,8 +122,15 @@ def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> W
     return host.weights
 
 
-def _trained(assignment: Assignment, result: Any) -> Weights:
+def _trained(assignment: Assignment, iteration: int, result: Any) -> Weights:
     if isinstance(result, Weights):
+        for name, array in result.arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise StageError(
+                    f"the weights {name!r} are not finite after iteration {iteration}",
+                    where=assignment.stage.name,
+                    hint="lower the learning rate, or continue from the newest checkpoint with other settings",
+                )
         return result
     raise StageError(
         f"returned {type(result).__name__}; expected Weights",
@@ -162,7 +170,7 @@ def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> li
     results, reports = [], []
     for item in inputs[single] if single is not None else (None,):
         result, report = host.reported(**(inputs if single is None else inputs | {single: item}))
-        results.extend(_items(result))
+        results.extend(_items(assignment, host, result))
         reports.append(report)
     stop = next((report.stop for report in reports if report.stop), None)
     _tell(assignment, "report", iteration=iteration, metrics=_mean_metrics(reports), stop=stop)
@@ -230,13 +238,19 @@ def _resident(assignment: Assignment, make: Callable[[], E]) -> E:
         return engine
 
 
-def _items(result: Any) -> list[Any]:
-    """What a stage returned, as a list of items: None drops, an iterator gives several."""
-    if result is None:
-        return []
-    if isinstance(result, Batch) or hasattr(result, "__next__"):
-        return list(result)
-    return [result]
+def _items(assignment: Assignment, host: Host, result: Any) -> list[Any]:
+    """What a stage returned, as a list of items: None drops, a Batch or an iterator gives several."""
+    outputs = host.node.stage.outputs
+    items = [] if result is None else list(result) if isinstance(result, Batch) else [result]
+    wanted = outputs[0].item if outputs else None
+    for item in items:
+        if isinstance(wanted, type) and not isinstance(item, wanted):
+            raise StageError(
+                f"returned {type(item).__name__}; expected {wanted.__name__} or None",
+                where=f"{assignment.stage.name}.{outputs[0].name}",
+                place=host.node.stage.place,
+            )
+    return items
 
 
 def _lost_teller(assignment: Assignment) -> Callable[[dict[str, Any]], None]:

@@ -90,6 +90,22 @@ def test_dropping_everything_is_bounded_and_reported(launch: Callable[..., Outco
     assert caught.value.message == "got no trajectory in 20 iterations in a row"
 
 
+@pytest.mark.parametrize(
+    ("how", "where", "message"),
+    [
+        ("type", "odd.output", "returned str; expected Trajectory or None"),
+        ("generator", "several", "RuntimeError: in a generator"),
+        ("weights", "ruin", "the weights 'actor/0/bias' are not finite after iteration 0"),
+    ],
+)
+def test_what_a_stage_returns_is_checked_at_its_own_border(
+    launch: Callable[..., Outcome], how: str, where: str, message: str
+) -> None:
+    with pytest.raises(StageError) as caught:
+        launch("faulty", f"where={how}")
+    assert (caught.value.where, caught.value.message) == (where, message)
+
+
 def test_an_unknown_environment_is_one_clear_error(launch: Callable[..., Outcome]) -> None:
     with pytest.raises(SimulatorNotFound) as caught:
         launch("small", "task=gymnasium:Pendulom-v1")

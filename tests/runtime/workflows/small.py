@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 
 from rewards import shaped_reward
 
@@ -81,3 +82,29 @@ def filtered(keep_every: int = 2, iterations: int = 4):
 def slow(seconds: float = 0.2, iterations: int = 200):
     policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
     weights <<= slow_train(policy, trajectories, seconds=seconds, iterations=iterations)
+
+
+@ebrl.stage
+def odd(trajectory: ebrl.Trajectory, how: str = "type") -> ebrl.Trajectory:
+    return "a string" if how == "type" else trajectory
+
+
+@ebrl.stage
+def several(trajectory: ebrl.Trajectory) -> Iterator[ebrl.Trajectory]:
+    yield trajectory
+    raise RuntimeError("in a generator")
+
+
+@ebrl.training
+def ruin(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights:
+    return ebrl.Weights.of(0, {name: array * float("nan") for name, array in policy.weights().items()})
+
+
+@ebrl.workflow
+def faulty(where: str = "type"):
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
+    if where == "weights":
+        weights <<= ruin(policy, trajectories, iterations=3)
+    else:
+        passed = several(trajectories) if where == "generator" else odd(trajectories, how=where)
+        weights <<= slow_train(policy, passed, iterations=3, seconds=0.0)
