@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import attrs
 import cloudpickle
+import distributed.gc
 from safetensors.numpy import save_file
 
 from ebrl.errors import EbrlError, Interrupted, UsageError
@@ -137,12 +139,16 @@ class Run:
     def _catch_signals(self) -> None:
         """SIGTERM (a batch system's word) and SIGHUP (a closed terminal) end the run in order, as Ctrl-C does.
 
-        The exception may be raised where Python drops it, such as in a callback of the garbage collector;
-        so the wish is also noted, and the driver looks at the note.
+        Python drops and prints what is raised in a callback of the garbage collector, and Dask has one: there
+        the wish is only noted. The driver looks at the note.
         """
 
-        def note(number: int, frame: Any) -> None:
+        def note(number: int, frame: FrameType | None) -> None:
             self._wishes.set()
+            while frame is not None:
+                if frame.f_code.co_filename == distributed.gc.__file__:
+                    return
+                frame = frame.f_back
             raise KeyboardInterrupt
 
         if threading.current_thread() is threading.main_thread():

@@ -95,7 +95,7 @@ def test_dropping_everything_is_bounded_and_reported(launch: Callable[..., Outco
     [
         ("type", "odd.output", "returned str; expected Trajectory or None"),
         ("generator", "several", "RuntimeError: in a generator"),
-        ("weights", "ruin", "the weights 'actor/0/bias' are not finite after iteration 0"),
+        ("weights", "ruin", "the weights 'actor/0/weight' are not finite after iteration 0"),
     ],
 )
 def test_what_a_stage_returns_is_checked_at_its_own_border(
