@@ -1,6 +1,6 @@
 """PPO teaches a simulated Panda arm to lift a cube (robosuite Lift, MuJoCo). CPU only.
 
-Expect, on 2 cores: two to three minutes and 15 to 25 thousand environment steps until 95 of 100 episodes
+Expect, on 2 cores: two to three minutes and 15 to 35 thousand environment steps until 95 of 100 episodes
 succeed without exploration noise; the run then stops by itself. Robosuite must be installed (see README).
 """
 
