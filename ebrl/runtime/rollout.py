@@ -40,10 +40,6 @@ class Counters:
     """What the rollout did since it began."""
 
     env_steps: int = 0
-    chunk_steps: int = 0
-    busy_s: float = 0.0
-    """Core-seconds in which an environment was resetting or stepping."""
-    lost: int = 0
 
 
 class Rollout:
@@ -234,7 +230,6 @@ class Rollout:
         assert self.slots is not None
         if environment.window is not None:  # a replay was counted before
             self.counters.env_steps += environment.executed
-            self.counters.chunk_steps += 1
         keep = self.settings.in_order and self.settings.num_steps is not None
         environment.chunk_done(self.slots, index, keep_actions=keep)
 
@@ -255,7 +250,6 @@ class Rollout:
     def _count_work(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         self.dispatcher.finished(index, reply.elapsed_s)
         environment.began_s = 0.0
-        self.counters.busy_s += reply.elapsed_s
 
     # Decisions become commands
 
@@ -294,7 +288,6 @@ class Rollout:
         """What the environment recorded ends as truncated, and its place in all queues is free."""
         self.dispatcher.remove(index)
         self._requests.withdraw(index)
-        self.counters.lost += 1
         self._on_lost(lost)
         if environment.window is not None:
             self._on_episode(environment.result(lost=True))
