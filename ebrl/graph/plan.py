@@ -15,6 +15,8 @@ class Quota:
 
     cores: tuple[int, ...]
     """Core ids; several stages may name the same core, they then share it."""
+    bound: bool = False
+    """Whether environments are bound to the core that they were granted; else cores are only counted."""
     threads: int = 1
     """Size of every thread pool (OMP, MKL, torch) in the replica's process."""
     gpus: tuple[str, ...] = ()

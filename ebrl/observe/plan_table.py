@@ -37,7 +37,7 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
         stage.name,
         stage.kind,
         str(stage.replicas),
-        core_ranges(quota.cores),
+        core_ranges(quota.cores) + (" bound" if quota.bound else ""),
         str(quota.threads),
         ", ".join(quota.gpus) or "-",
         "-" if quota.memory_mib is None else f"{quota.memory_mib:,} MiB",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ebrl.errors import PlanError, UsageError, did_you_mean
 from ebrl.graph.compile import compile_graph, stream_cycles
-from ebrl.graph.model import Graph, Node
+from ebrl.graph.model import Graph, Node, SimulatorRef
 from ebrl.graph.plan import SCHEDULES, Plan, Quota, StagePlan
 from ebrl.resources.pool import ResourcePool
 
@@ -102,6 +102,16 @@ def stage_cores(node: Node, pool: ResourcePool) -> tuple[int, ...]:
     return pool.cores if asked is None else pool.cores[: math.ceil(asked)]
 
 
+def may_bind(node: Node, pool: ResourcePool) -> bool:
+    """Whether the environments of `node` are bound to the cores that they are granted on the machine of `pool`.
+
+    Only where the stage has the machine to itself: bound to a few of many cores, two runs would meet on
+    the same ones while others are free.
+    """
+    has_simulator = node.reference(SimulatorRef) is not None
+    return has_simulator and pool.pinning and pool.cpu_quota is None and stage_cores(node, pool) == pool.cores
+
+
 def _quota(node: Node, pool: ResourcePool, gpus: tuple[str, ...]) -> Quota:
     asked = node.stage.resources
     cores = stage_cores(node, pool)
@@ -110,7 +120,13 @@ def _quota(node: Node, pool: ResourcePool, gpus: tuple[str, ...]) -> Quota:
         threads = max(1, int(asked.cpus))
     elif node.stage.kind == "training" and len(cores) > _FEW_CORES:
         threads = len(cores) // 4
-    return Quota(cores=cores, threads=threads, gpus=gpus, memory_mib=asked.memory_mib)
+    return Quota(
+        cores=cores,
+        bound=may_bind(node, pool),
+        threads=threads,
+        gpus=gpus,
+        memory_mib=asked.memory_mib,
+    )
 
 
 def _batch_size(graph: Graph, node: Node, schedule: str) -> int:
@@ -155,9 +171,7 @@ def _max_staleness(graph: Graph) -> int:
 
 
 def _notes(graph: Graph, pool: ResourcePool) -> Iterable[str]:
-    if pool.pinning:
-        yield "cores are counted, not bound: processes are not pinned yet"
-    else:
+    if not pool.pinning:
         yield "cores are advisory: processes cannot be bound to cores here"
     if pool.cpu_quota is not None and pool.cpu_quota != len(pool.cores):
         yield f"the cgroup quota of {pool.cpu_quota:g} cores leaves {len(pool.cores)} core(s) to plan with"

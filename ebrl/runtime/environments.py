@@ -38,7 +38,7 @@ class Environments:
                 num_steps=None,
                 chunk=assignment.chunk,
                 cores=assignment.stage.quota.cores,
-                spare=1,
+                bind=assignment.stage.quota.bound,
                 seed=assignment.seed,
                 purpose=node.name,
                 in_order=True,

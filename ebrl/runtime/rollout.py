@@ -59,7 +59,7 @@ class Rollout:
         self.counters = Counters()
         self.spec: SimulatorSpec | None = None
         self.slots: Slots | None = None
-        self.dispatcher = StepDispatcher(cores=(*settings.cores, *settings.cores[: settings.spare]))
+        self.dispatcher = StepDispatcher(cores=settings.cores)
         windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
         self._recording = Recording(windows, settings.num_steps, on_batch)
         self._requests = Requests(

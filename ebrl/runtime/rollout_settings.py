@@ -31,10 +31,7 @@ class RolloutSettings:
     """Chunk-steps of one window; None: a window is one whole episode, and nothing is recorded."""
     chunk: int
     cores: tuple[int, ...]
-    """One environment runs on each at a time, but for `spare`."""
-    spare: int = 0
-    """Environments that run beyond one per core: while a core is handed from one to the next, which takes
-    two wake-ups of processes, they use it."""
+    """One environment runs on each at a time."""
     bind: bool = False
     """Move an environment's threads to the core that it was granted."""
     seed: int = 0

@@ -27,7 +27,7 @@ from ebrl.graph.source import caller_place
 from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import RunRecorder
 from ebrl.observe.run_directory import RunConfig, RunDirectory
-from ebrl.planner.allocate import first_plan, stage_cores
+from ebrl.planner.allocate import first_plan, may_bind, stage_cores
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import checkpoint
 from ebrl.runtime.assignment import Assignment, program
@@ -225,10 +225,11 @@ class Run:
             node, here = self.graph.nodes[stage.name], places[f"{stage.name}-{replica}"]
             if stage.kind == "simulation":
                 # The plan was made for the node that trains; these are the cores of the node that simulates.
-                own = attrs.evolve(stage, quota=attrs.evolve(stage.quota, cores=stage_cores(node, pools[here])))
+                pool = pools[here]
+                quota = attrs.evolve(stage.quota, cores=stage_cores(node, pool), bound=may_bind(node, pool))
                 beside = [other for other in range(stage.replicas) if places[f"{stage.name}-{other}"] == here]
-                cores = replica_cores(own, replica, beside)
-                stage = attrs.evolve(stage, quota=attrs.evolve(stage.quota, cores=cores))
+                cores = replica_cores(attrs.evolve(stage, quota=quota), replica, beside)
+                stage = attrs.evolve(stage, quota=attrs.evolve(quota, cores=cores))
             return Assignment(
                 run=run,
                 label=label,

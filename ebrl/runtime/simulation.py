@@ -217,7 +217,7 @@ class SimulationEngine:
             num_steps=num_steps,
             chunk=assignment.chunk,
             cores=assignment.stage.quota.cores,
-            spare=1,
+            bind=assignment.stage.quota.bound,
             seed=assignment.seed,
             purpose=node.name,
             step_barrier=assignment.step_barrier,

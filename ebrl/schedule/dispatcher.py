@@ -11,6 +11,8 @@ import attrs
 Urgency = tuple[float, float]
 """Which batch the work is for, and minus the steps that the environment still owes it."""
 
+_Heap = list[tuple[Urgency, float, int, int]]  # urgency, minus latency, ticket, environment
+
 _MOST_STALE = 1024  # entries without an environment that are tolerated
 
 
@@ -24,29 +26,35 @@ class StepDispatcher:
     those wait for the newest weights while no core is idle. An environment that was passed over
     `patience` times goes next whatever its urgency and latency, so nobody starves. Latencies are moving
     averages, kept per kind of work since a reset may cost fifty steps.
+
+    An environment keeps its core, whose caches know it, while that costs no balance: a free core takes the
+    most urgent environment of another one only when its own are all behind that by more than `tolerance`
+    steps, or work for a later batch. It never stays free while any environment is ready.
     """
 
     cores: tuple[int, ...]
     smoothing: float = 0.2
     """Weight of the newest latency in the moving average."""
     patience: int = 4096
+    tolerance: float = 8.0
+    """Steps that an environment on its own core may owe less than the most urgent one and still go first."""
     latency_s: dict[tuple[int, str], float] = attrs.field(factory=dict, init=False)
     """H[e]: expected seconds per environment and kind of work."""
-    _free: list[int] = attrs.field(init=False)
+    _free: dict[int, None] = attrs.field(init=False)  # in the order in which they came free
+    _home: dict[int, int] = attrs.field(factory=dict, init=False)  # environment -> the core it ran on last
     _running: dict[int, tuple[int, str]] = attrs.field(factory=dict, init=False)
     _ready: dict[int, tuple[int, str]] = attrs.field(factory=dict, init=False)  # environment -> (ticket, work)
-    _by_urgency: list[tuple[Urgency, float, int, int]] = attrs.field(
-        factory=list, init=False
-    )  # heap, stale entries allowed
+    _by_urgency: _Heap = attrs.field(factory=list, init=False)  # stale entries allowed, as in the next two
+    _at_home: dict[int, _Heap] = attrs.field(init=False)  # the same per core, of those that ran there last
     _by_arrival: deque[tuple[int, int, int]] = attrs.field(factory=deque, init=False)
     _tickets: int = attrs.field(default=0, init=False)
     _dispatched: int = attrs.field(default=0, init=False)
 
-    @_free.default
-    def _all_cores(self) -> list[int]:
-        if not self.cores:
-            raise ValueError("a dispatcher needs at least one core")
-        return sorted(self.cores, reverse=True)
+    def __attrs_post_init__(self) -> None:
+        if not self.cores or len(set(self.cores)) < len(self.cores):
+            raise ValueError("a dispatcher needs at least one core, and each once")
+        self._free = dict.fromkeys(self.cores)
+        self._at_home = {core: [] for core in self.cores}
 
     def ready(self, environment: int, work: str = "step", urgency: Urgency = (0.0, 0.0)) -> None:
         """`environment` could use a core now, for one ``step`` or one ``reset``; the smallest `urgency` goes first."""
@@ -55,7 +63,10 @@ class StepDispatcher:
         self._tickets += 1
         self._ready[environment] = (self._tickets, work)
         expected_s = self.latency_s.get((environment, work), math.inf)
-        heapq.heappush(self._by_urgency, (urgency, -expected_s, self._tickets, environment))
+        entry = (urgency, -expected_s, self._tickets, environment)
+        heapq.heappush(self._by_urgency, entry)
+        if (home := self._home.get(environment)) is not None:
+            heapq.heappush(self._at_home[home], entry)
         self._by_arrival.append((self._dispatched, self._tickets, environment))
         if len(self._by_urgency) > 2 * len(self._ready) + _MOST_STALE:
             self._forget_stale()
@@ -63,22 +74,24 @@ class StepDispatcher:
     def finished(self, environment: int, elapsed_s: float) -> None:
         """The work that `dispatch` granted is done; its core is free."""
         core, work = self._running.pop(environment)
-        self._free.append(core)
+        self._free[core] = None
         before = self.latency_s.get((environment, work), elapsed_s)
         self.latency_s[environment, work] = before + self.smoothing * (elapsed_s - before)
 
     def remove(self, environment: int) -> None:
-        """`environment` is gone, whatever it was doing."""
+        """`environment` is gone, whatever it was doing; a successor of its number is new to all cores."""
         self._ready.pop(environment, None)
+        self._home.pop(environment, None)
         if (running := self._running.pop(environment, None)) is not None:
-            self._free.append(running[0])
+            self._free[running[0]] = None
 
     def dispatch(self) -> list[tuple[int, int]]:
         """(environment, core) pairs to start now."""
         grants = []
         while self._free and self._ready:
-            environment = self._next()
-            core = self._free.pop()
+            environment, core = self._next()
+            del self._free[core]
+            self._home[environment] = core
             _, work = self._ready.pop(environment)
             self._running[environment] = (core, work)
             self._dispatched += 1
@@ -94,21 +107,39 @@ class StepDispatcher:
     def running(self) -> int:
         return len(self._running)
 
-    def _next(self) -> int:
+    def _next(self) -> tuple[int, int]:
         while not self._current(*self._by_arrival[0][1:]):
             self._by_arrival.popleft()
         since, _, oldest = self._by_arrival[0]
+        core = next(iter(self._free))
         if self._dispatched - since >= self.patience:
-            return oldest
-        while True:
-            *_, ticket, environment = heapq.heappop(self._by_urgency)
-            if self._current(ticket, environment):
-                return environment
+            return oldest, self._home_if_free(oldest, core)
+        first = self._top(self._by_urgency)
+        assert first is not None
+        if first[-1] not in self._home:
+            return first[-1], core
+        if (home := self._home_if_free(first[-1], core)) != core:
+            return first[-1], home
+        own = self._top(self._at_home[core])
+        return (own if own is not None and self._near(own[0], first[0]) else first)[-1], core
+
+    def _home_if_free(self, environment: int, otherwise: int) -> int:
+        home = self._home.get(environment, otherwise)
+        return home if home in self._free else otherwise
+
+    def _near(self, urgency: Urgency, first: Urgency) -> bool:
+        return urgency[0] == first[0] and urgency[1] - first[1] <= self.tolerance
+
+    def _top(self, heap: _Heap) -> tuple[Urgency, float, int, int] | None:
+        while heap and not self._current(*heap[0][2:]):
+            heapq.heappop(heap)
+        return heap[0] if heap else None
 
     def _forget_stale(self) -> None:
         """Who went by arrival or was removed left an entry deep in the heap, where it would stay for ever."""
-        self._by_urgency = [entry for entry in self._by_urgency if self._current(*entry[2:])]
-        heapq.heapify(self._by_urgency)
+        for heap in (self._by_urgency, *self._at_home.values()):
+            heap[:] = [entry for entry in heap if self._current(*entry[2:])]
+            heapq.heapify(heap)
         self._by_arrival = deque(entry for entry in self._by_arrival if self._current(*entry[1:]))
 
     def _current(self, ticket: int, environment: int) -> bool:

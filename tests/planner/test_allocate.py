@@ -17,7 +17,6 @@ from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.environments import Environments
 
-UNPINNED = "cores are counted, not bound: processes are not pinned yet"
 POOL = ResourcePool(cores=(0, 1), memory_mib=4096)
 GPUS = tuple(Gpu(uuid=f"GPU-{name}", name="H200") for name in "ab")
 
@@ -86,7 +85,6 @@ def test_lift_ppo() -> None:
             StagePlan(name="evaluate", kind="stage", quota=quota, batch_size=1),
         ),
         loops=(("simulate", "generate"),),
-        notes=(UNPINNED,),
     )
     assert first_plan(lift_ppo(), POOL).item_stages == ("train_ppo", "evaluate")
 
@@ -164,10 +162,10 @@ def test_gpus_are_handed_out_in_turn() -> None:
         plan = first_plan(graph, pool)
         return plan.stage("generate").quota.gpus, plan.stage("train_ppo").quota.gpus, plan.notes
 
-    assert sharing(ResourcePool(cores=(0,), gpus=GPUS)) == (("GPU-a",), ("GPU-b",), (UNPINNED,))
+    assert sharing(ResourcePool(cores=(0,), gpus=GPUS)) == (("GPU-a",), ("GPU-b",), ())
     one, other, notes = sharing(ResourcePool(cores=(0,), gpus=GPUS[:1]))
     assert one == other == ("GPU-a",)
-    assert notes == (UNPINNED, "stages ask for 2 GPUs together and share 1; nothing divides them yet")
+    assert notes == ("stages ask for 2 GPUs together and share 1; nothing divides them yet",)
 
 
 @pytest.mark.parametrize(

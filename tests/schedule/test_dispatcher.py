@@ -10,6 +10,8 @@ from ebrl.schedule.dispatcher import StepDispatcher
 
 ENVIRONMENTS = range(6)
 PATIENCE = 5
+TOLERANCE = 2
+urgencies = st.tuples(st.integers(0, 1), st.integers(-6, 0))
 works = st.sampled_from(["step", "reset"])
 seconds = st.floats(1e-4, 10.0)
 
@@ -19,21 +21,23 @@ class Dispatching(RuleBasedStateMachine):
 
     @initialize(cores=st.sets(st.integers(0, 63), min_size=1, max_size=3))
     def begin(self, cores: set[int]) -> None:
-        self.dispatcher = StepDispatcher(cores=tuple(cores), patience=PATIENCE)
+        self.dispatcher = StepDispatcher(cores=tuple(cores), patience=PATIENCE, tolerance=TOLERANCE)
         self.cores = cores
         self.running: dict[int, int] = {}
+        self.home: dict[int, int] = {}
+        self.urgency: dict[int, tuple[float, float]] = {}
         self.work: dict[int, str] = {}
         self.latency: dict[tuple[int, str], float] = {}
         self.waiting: dict[int, int] = {}  # environment -> how often others were dispatched before it
 
-    @rule(environment=st.sampled_from(ENVIRONMENTS), work=works)
-    def ready(self, environment: int, work: str) -> None:
+    @rule(environment=st.sampled_from(ENVIRONMENTS), work=works, urgency=urgencies)
+    def ready(self, environment: int, work: str, urgency: tuple[float, float]) -> None:
         if environment in self.running or environment in self.waiting:
             with pytest.raises(ValueError, match="already has work in flight"):
                 self.dispatcher.ready(environment, work)
             return
-        self.dispatcher.ready(environment, work)
-        self.waiting[environment] = 0
+        self.dispatcher.ready(environment, work, urgency)
+        self.waiting[environment], self.urgency[environment] = 0, urgency
         self.work[environment] = work
 
     @precondition(lambda self: self.running)
@@ -51,6 +55,7 @@ class Dispatching(RuleBasedStateMachine):
         self.dispatcher.remove(environment)
         self.running.pop(environment, None)
         self.waiting.pop(environment, None)
+        self.home.pop(environment, None)
 
     @rule()
     def dispatch(self) -> None:
@@ -61,13 +66,27 @@ class Dispatching(RuleBasedStateMachine):
             if starved:
                 assert environment == starved[0]
             else:
-                assert self.expected(environment) == max(map(self.expected, self.waiting))
+                self.was_due(environment, core)
             del self.waiting[environment]
-            self.running[environment] = core
+            self.running[environment] = self.home[environment] = core
             for other in self.waiting:
                 self.waiting[other] += 1
             assert max(self.waiting.values(), default=0) <= PATIENCE + len(ENVIRONMENTS)
         assert not self.waiting or len(self.running) == len(self.cores)
+
+    def was_due(self, environment: int, core: int) -> None:
+        """The most urgent, and of those the slowest; or, on its own core, one that is nearly as urgent."""
+        due = min(self.waiting, key=self.order)
+        if self.order(environment) != self.order(due):
+            assert self.home[environment] == core and due in self.home
+            assert self.order(environment) == min(
+                self.order(other) for other in self.waiting if self.home.get(other) == core
+            )
+            (batch, owed), (first, most) = self.urgency[environment], self.urgency[due]
+            assert batch == first and owed - most <= TOLERANCE
+
+    def order(self, environment: int) -> tuple[tuple[float, float], float]:
+        return self.urgency[environment], -self.expected(environment)
 
     def expected(self, environment: int) -> float:
         return self.latency.get((environment, self.work[environment]), float("inf"))
@@ -122,6 +141,26 @@ def test_an_environment_keeps_its_core_while_nothing_else_runs() -> None:
         dispatcher.finished(0, 0.1)
 
 
+def test_an_environment_keeps_its_core_while_it_is_not_far_behind() -> None:
+    queue = StepDispatcher(cores=(0, 1), tolerance=4)
+    owed = {0: 8, 1: 8, 2: 8, 3: 8}
+    for environment in owed:
+        queue.ready(environment, urgency=(0, -8))
+        assert queue.dispatch() == [(environment, environment % 2)]
+        queue.finished(environment, 1.0)
+    for environment in owed:
+        queue.ready(environment, urgency=(0, -owed[environment] + environment))
+    assert queue.dispatch() == [(0, 0), (1, 1)]
+    queue.finished(1, 1.0)  # 2 is the most urgent now, but core 1 has its own
+    assert queue.dispatch() == [(3, 1)]
+    queue.finished(3, 1.0)
+    queue.ready(1, urgency=(0, -1))  # owes five steps less than 2
+    assert queue.dispatch() == [(2, 1)]
+    queue.finished(2, 1.0)
+    queue.ready(2, urgency=(0, -6))
+    assert queue.dispatch() == [(2, 1)], "it has moved"
+
+
 def test_a_quick_environment_does_not_starve() -> None:
     """Two slow ones would keep the only core to themselves."""
     dispatcher = StepDispatcher(cores=(0,), patience=10)
@@ -151,9 +190,10 @@ def test_what_is_stale_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(queue._by_urgency) <= 16 and len(queue._by_arrival) <= 16
 
 
-def test_a_dispatcher_needs_a_core() -> None:
-    with pytest.raises(ValueError, match="at least one core"):
-        StepDispatcher(cores=())
+@pytest.mark.parametrize("cores", [(), (1, 1)])
+def test_a_dispatcher_needs_a_core(cores: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="at least one core, and each once"):
+        StepDispatcher(cores=cores)
 
 
 def test_urgent_work_goes_before_slow_work() -> None:
