@@ -104,7 +104,7 @@ def test_resumed_run_appends(directory: RunDirectory) -> None:
         (np.arange(3), [0, 1, 2]),
         ({1: (Path("a"), {"x"})}, {"1": ["a", ["x"]]}),
         (True, True),
-        (Quota(cores=(1,)), {"cores": [1], "threads": 1, "gpus": [], "memory_mib": None}),
+        (Quota(cores=(1,)), {"cores": [1], "bound": False, "threads": 1, "gpus": [], "memory_mib": None}),
         (len, "<built-in function len>"),
     ],
 )

@@ -73,16 +73,17 @@ def planned(trainer: Callable[..., Any] = train_ppo, relabel: bool = False, **op
 
 def test_lift_ppo() -> None:
     quota = Quota(cores=(0, 1), threads=1)
+    bound = attrs.evolve(quota, bound=True)
     assert first_plan(lift_ppo(), POOL) == Plan(
         workflow="lift_ppo",
         schedule="ebrl",
         max_staleness=1,
         step_barrier=False,
         stages=(
-            StagePlan(name="simulate", kind="simulation", quota=quota, batch_size=1),
+            StagePlan(name="simulate", kind="simulation", quota=bound, batch_size=1),
             StagePlan(name="generate", kind="generation", quota=quota, batch_size=8),
             StagePlan(name="train_ppo", kind="training", quota=quota, batch_size=8),
-            StagePlan(name="evaluate", kind="stage", quota=quota, batch_size=1),
+            StagePlan(name="evaluate", kind="stage", quota=bound, batch_size=1),
         ),
         loops=(("simulate", "generate"),),
     )
@@ -206,3 +207,15 @@ def test_unknown_schedule() -> None:
     with pytest.raises(UsageError, match="there is no schedule 'snyc'") as caught:
         first_plan(lift_ppo(), POOL, "snyc")
     assert caught.value.hint == "did you mean 'sync'?"
+
+
+def test_environments_are_bound_only_where_the_stage_has_the_machine_to_itself() -> None:
+    graph = planned()
+
+    def bound(pool: ResourcePool) -> bool:
+        return first_plan(graph, pool).stage("simulate").quota.bound
+
+    assert bound(ResourcePool(cores=(2, 5)))
+    assert not bound(ResourcePool(cores=(2, 5), pinning=False))
+    assert not bound(ResourcePool(cores=(0,), cpu_quota=1.5)), "the quota may be used on any core"
+    assert not first_plan(graph, ResourcePool(cores=(0, 1))).stage("generate").quota.bound
