@@ -72,7 +72,7 @@ async def _attend(worker: Worker, address: str, where: str, local: str) -> None:
         memory = anonymous_memory()
         stack.callback(os.close, memory)
         slots = Slots.create(memory, described)
-        listener = channel.Listener(local, slots, {})
+        listener = channel.Listener(local, slots)
         stack.callback(listener.close)
         await _readable(listener)
         if (connection := listener.accept()) is not None:

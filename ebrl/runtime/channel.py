@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
 
 import attrs
 
@@ -81,10 +80,9 @@ class Connection:
 class Listener:
     """The simulation side: gives each generation worker that connects the slots."""
 
-    def __init__(self, where: str, slots: Slots, extra: dict[str, Any]) -> None:
+    def __init__(self, where: str, slots: Slots) -> None:
         self._where = where
         self._slots = slots
-        self._extra = extra
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if not where.startswith("\0"):
             with contextlib.suppress(FileNotFoundError):
@@ -98,7 +96,7 @@ class Listener:
     def accept(self) -> Connection | None:
         """A new generation worker, or None when a stranger knocked, or one that is gone already."""
         connected, _ = self._socket.accept()
-        greeting = json.dumps({"layout": self._slots.layout, **self._extra}).encode()
+        greeting = json.dumps(self._slots.layout).encode()
         try:
             _refuse_strangers(connected)
             socket.send_fds(connected, [struct.pack("<I", len(greeting))], [self._slots.descriptor])
@@ -115,7 +113,7 @@ class Listener:
                 os.unlink(self._where)
 
 
-def connect(where: str) -> tuple[Connection, Slots, dict[str, Any]]:
+def connect(where: str) -> tuple[Connection, Slots]:
     """The generation side; raises OSError while nobody listens."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(_GREETING_S)
@@ -130,9 +128,9 @@ def connect(where: str) -> tuple[Connection, Slots, dict[str, Any]]:
     except BaseException:
         connected.close()
         raise
-    slots = Slots(descriptors[0], greeting.pop("layout"))
+    slots = Slots(descriptors[0], greeting)
     os.close(descriptors[0])  # the mapping keeps the memory
-    return Connection(connected), slots, greeting
+    return Connection(connected), slots
 
 
 def _exactly(connected: socket.socket, size: int) -> bytes:

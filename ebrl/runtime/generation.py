@@ -106,7 +106,7 @@ class GenerationEngine:
             if number in self._sources:
                 continue
             with contextlib.suppress(OSError):
-                connection, slots, _ = connect(where)
+                connection, slots = connect(where)
                 self._sources[number] = (connection, slots)
                 self._loop.watch(connection, partial(self._requested, number))
 

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
-
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Array, Episode, Trajectory
 from ebrl.resources.affinity import bind
@@ -30,16 +28,9 @@ from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher
 from ebrl.schedule.windows import Windows
 
-__all__ = ["Actor", "Counters", "Deadlines", "Rollout", "RolloutSettings"]
+__all__ = ["Actor", "Deadlines", "Rollout", "RolloutSettings"]
 
 _TICK_S = 0.5  # how often deadlines are looked at
-
-
-@attrs.define
-class Counters:
-    """What the rollout did since it began."""
-
-    env_steps: int = 0
 
 
 class Rollout:
@@ -56,7 +47,8 @@ class Rollout:
     ) -> None:
         self.settings = settings
         self.loop = Loop()
-        self.counters = Counters()
+        self.env_steps = 0
+        """Recorded since it began."""
         self.spec: SimulatorSpec | None = None
         self.slots: Slots | None = None
         self.dispatcher = StepDispatcher(cores=settings.cores)
@@ -229,7 +221,7 @@ class Rollout:
     def _chunk_done(self, index: int, environment: EnvironmentState) -> None:
         assert self.slots is not None
         if environment.window is not None:  # a replay was counted before
-            self.counters.env_steps += environment.executed
+            self.env_steps += environment.executed
         keep = self.settings.in_order and self.settings.num_steps is not None
         environment.chunk_done(self.slots, index, keep_actions=keep)
 

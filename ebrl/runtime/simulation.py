@@ -27,7 +27,7 @@ class ChannelActor:
     def __init__(self, rollout: Rollout, where: str) -> None:
         assert rollout.slots is not None
         self._rollout = rollout
-        self._listener = Listener(where, rollout.slots, {})
+        self._listener = Listener(where, rollout.slots)
         self._peers: dict[Connection, set[int]] = {}
         self._unserved: list[int] = []
         rollout.loop.watch(self._listener, self._accept)

@@ -34,8 +34,3 @@ class Admission:
     def min_version(self, batch: int) -> int:
         """The oldest weights that may generate chunks of `batch`."""
         return max(0, batch - self.max_staleness)
-
-
-def capacity(*, max_staleness: int, version: int, batch: int, accepted: int, running: int) -> int:
-    """Trajectories that may still be started at `version` (the formula of `Admission`)."""
-    return max(0, (max_staleness + version + 1) * batch - accepted - running)

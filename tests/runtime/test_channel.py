@@ -30,7 +30,7 @@ def slots() -> Iterator[Slots]:
 
 @pytest.fixture
 def listener(where: str, slots: Slots) -> Iterator[Listener]:
-    listening = Listener(where, slots, {"worker": "simulate-0"})
+    listening = Listener(where, slots)
     yield listening
     listening.close()
 
@@ -40,9 +40,8 @@ def _meet(listener: Listener, where: str) -> tuple[Connection, Connection, Slots
     accepted: list[Connection | None] = []
     accepting = threading.Thread(target=lambda: accepted.append(listener.accept()))
     accepting.start()
-    connection, slots, greeting = connect(where)
+    connection, slots = connect(where)
     accepting.join(5.0)
-    assert greeting == {"worker": "simulate-0"}
     (peer,) = accepted
     assert peer is not None
     return peer, connection, slots
@@ -135,7 +134,7 @@ def test_names_fit_and_differ() -> None:
 
 def test_a_successor_listens_under_the_same_name(where: str, slots: Slots) -> None:
     for _ in range(2):
-        listener = Listener(where, slots, {"worker": "simulate-0"})
+        listener = Listener(where, slots)
         peer, connection, _ = _meet(listener, where)
         for end in (peer, connection, listener):
             end.close()

@@ -50,7 +50,7 @@ def test_a_resumed_rollout_goes_on_where_the_first_was(windows: int) -> None:
     with Play(simulator, settings=IN_ORDER | {"resume": positions}, **common) as again:
         assert same(expected, [*again.batch(), *again.batch()])
         assert sorted(again.episodes, key=str) == sorted(episodes, key=str)
-        assert again.rollout.counters.env_steps == 16
+        assert again.rollout.env_steps == 16
 
 
 def test_runs_with_different_seeds_share_no_start() -> None:
