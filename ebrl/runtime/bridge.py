@@ -43,7 +43,7 @@ async def _export(comm: Comm, where: str) -> Any:
     with contextlib.ExitStack() as stack:
         stack.callback(comm.abort)  # the other side waits for nothing else; it comes again
         with contextlib.suppress(OSError):  # the engine of a worker that was just replaced does not listen yet
-            connection, slots, _ = await asyncio.to_thread(channel.connect, where)
+            connection, slots = await asyncio.to_thread(channel.connect, where)
             stack.callback(connection.close)
             await comm.write(slots.layout)
             asked = [name for name in slots.arrays if name.startswith(OBSERVATION)] + ["seed", "min_version"]
