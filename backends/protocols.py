@@ -1,10 +1,10 @@
-"""What a backend is: small protocols. Standard library and numpy only, for environment processes."""
+"""What a backend is: small protocols. Standard library and numpy only, Python 3.8 on, for environment processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ebrl.graph.items import ActionChunk, Array, Batch, Observation, Step
 
@@ -33,7 +33,11 @@ class SimulatorSpec:
 
 @runtime_checkable
 class Simulator(Protocol):
-    """One environment. Lives in one process and one thread; needs no thread safety."""
+    """One environment. Lives in one process and one thread; needs no thread safety.
+
+    It may also have ``render()``, which gives a uint8 image [height, width, 3] or None, and say how its process may
+    be forked: see `ebrl.runtime.warm_child`.
+    """
 
     spec: SimulatorSpec
 
@@ -43,6 +47,54 @@ class Simulator(Protocol):
 
     def step(self, action: Array) -> Step:
         """Execute one action. After a terminated or truncated step the engine calls `reset`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class BatchedStep(NamedTuple):
+    """The outcome of one action in each of N environments. Own arrays: later calls leave them as they are."""
+
+    observation: Mapping[str, Array]
+    """Each [N, ...]. Where an episode ended this is its true final observation, never that of the next one."""
+    rewards: Array
+    """[N] float32"""
+    terminated: Array
+    """[N] bool"""
+    truncated: Array
+    """[N] bool"""
+    success: Array | None = None
+    """[N] bool; None where the simulator does not say."""
+
+
+@runtime_checkable
+class BatchedSimulator(Protocol):
+    """N environments of one task in one process and thread, which step together, as GPU simulators do.
+
+    Nothing resets by itself: after a step in which rows terminated or were truncated, the caller resets those
+    rows. Until then they step along, and what they show means nothing. A backend offers this beside its
+    `Simulator` as the attribute `batched` of its factory: ``factory.batched(target, num_envs=N, **options)``.
+    """
+
+    num_envs: int
+    """N"""
+
+    spec: SimulatorSpec
+    """Of one environment: its shapes have no leading N."""
+
+    def reset(self, seeds: Array, env_ids: Array | None = None) -> Mapping[str, Array]:
+        """Start episodes in some rows and leave the others as they are.
+
+        seeds: [M] integers from 0 to 2**31 - 1, one for each row that starts.
+        env_ids: [M] int, different rows in any order; None means all N, in order.
+
+        Returns observations, each [M, ...], in the order of `env_ids`. What an episode begins with depends on
+        the seeds and rows of its own call, not on earlier calls. Raises ValueError where lengths or rows do not fit.
+        """
+        ...
+
+    def step(self, actions: Array) -> BatchedStep:
+        """Execute one action in every environment. actions: [N, *action shape], clipped to the action range."""
         ...
 
     def close(self) -> None: ...

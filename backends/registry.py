@@ -51,6 +51,17 @@ def load_policy(name: str) -> Factory:
     return _load(POLICIES, name)
 
 
+def simulator_origin(name: str) -> tuple[str, str]:
+    """(module, name in it) of a backend's factory, for another interpreter: the module is not imported.
+
+    Raises UsageError when no backend has this name.
+    """
+    if (factory := _registered[SIMULATORS].get(name)) is not None:
+        return factory.__module__, factory.__qualname__
+    point = _entry_point(SIMULATORS, name)
+    return point.module, point.attr
+
+
 def parse_uri(uri: str) -> tuple[str, str, dict[str, Any]]:
     """``"robosuite:Lift?horizon=40"`` -> ``("robosuite", "Lift", {"horizon": 40})``.
 
@@ -109,11 +120,16 @@ def _names(group: str) -> list[str]:
     return sorted({*_registered[group], *_installed(group)})
 
 
+def _entry_point(group: str, name: str) -> EntryPoint:
+    if (point := _installed(group).get(name)) is None:
+        raise UsageError(f"no {_KIND[group]} backend is named {name!r}", hint=did_you_mean(name, _names(group)))
+    return point
+
+
 def _load(group: str, name: str) -> Factory:
     if name in _registered[group]:
         return _registered[group][name]
-    if (point := _installed(group).get(name)) is None:
-        raise UsageError(f"no {_KIND[group]} backend is named {name!r}", hint=did_you_mean(name, _names(group)))
+    point = _entry_point(group, name)
     try:
         factory: Factory = point.load()
     except (ImportError, AttributeError) as cause:

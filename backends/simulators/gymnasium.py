@@ -5,40 +5,54 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import math
+import os
+import sys
 from typing import Any
 
 import numpy as np
 
-from ebrl.backends.protocols import SimulatorSpec, Space
-from ebrl.errors import SimulatorError, SimulatorNotFound, did_you_mean
+from ebrl.backends.protocols import SimulatorSpec
+from ebrl.backends.simulators.gymnasium_spaces import ObservationReader, action_space
+from ebrl.backends.simulators.gymnasium_vector import OneRow
+from ebrl.backends.simulators.mujoco_cameras import require
+from ebrl.errors import SimulatorError, SimulatorNotFound, UsageError, did_you_mean
 from ebrl.graph.items import Array, Observation, Step
 
 SUCCESS_KEYS = ("is_success", "success")
+_FINAL = ("final_obs", "final_observation")
 _PLUGINS = ("gymnasium_robotics",)
-_SINGLE = "state"
-"""Key of an observation that is no Dict."""
+
+
+def warm() -> None:
+    """Import what all of its environments need."""
+    with contextlib.suppress(ImportError):  # making one says what is missing
+        import gymnasium  # noqa: F401
 
 
 class GymnasiumSimulator:
-    """``gymnasium:FetchReachDense-v4``; options go to `gymnasium.make`.
+    """``gymnasium:FetchReachDense-v4``; options go to `gymnasium.make`, such as ``max_episode_steps``.
 
-    Float observations become float32, uint8 images and text stay, a Dict keeps its keys (nested ones
-    joined by a dot). `Step.success` is the environment's ``is_success`` or ``success``, None where it
-    reports neither.
+    Observations are read as in `gymnasium_spaces.ObservationReader`, actions as in `action_space`. `Step.success`
+    is the environment's ``is_success`` or ``success``, None where it reports neither. Environments that begin the
+    next episode by themselves, in the same or in the next step, are taken at their last own observation; an id
+    with a vector entry point only runs as one row. Control frequency: 1 / ``dt``, else ``render_fps``.
 
-    Raises SimulatorNotFound for an unknown id, SimulatorError for a space that no policy could read.
+    Raises SimulatorNotFound for an unknown id, UsageError for an unknown option, SimulatorError for a space that no
+    policy could read or drive.
     """
 
     def __init__(self, target: str, **options: Any) -> None:
+        self._target = target
         self._environment = _make(target, options)
-        self._action_space = self._environment.action_space
-        action = _action_space(target, self._action_space)
-        self._discrete = not action.shape and np.issubdtype(np.dtype(action.dtype), np.integer)
-        self._low, self._high = action.low, action.high
+        try:
+            self._read = ObservationReader(target, self._environment.observation_space)
+            action, self._native = action_space(target, self._environment.action_space)
+        except SimulatorError:
+            self._environment.close()
+            raise
         spec = self._environment.spec
         self.spec = SimulatorSpec(
-            observation=_observation_spaces(target, self._environment.observation_space),
+            observation=self._read.spaces,
             action=action,
             control_hz=_control_hz(self._environment),
             max_episode_steps=None if spec is None else spec.max_episode_steps,
@@ -46,21 +60,41 @@ class GymnasiumSimulator:
 
     def reset(self, seed: int) -> Observation:
         observation, _ = self._environment.reset(seed=int(seed))
-        return _copied(observation)
+        return self._read(observation)
 
     def step(self, action: Array) -> Step:
         """Execute one action, clipped to the range of the action space."""
         observation, reward, terminated, truncated, info = self._environment.step(self._native(action))
-        return Step(_copied(observation), float(reward), bool(terminated), bool(truncated), _success(info))
+        if terminated or truncated:
+            observation, info = _last(observation, info)
+        return Step(self._read(observation), float(reward), bool(terminated), bool(truncated), _success(info))
+
+    def render(self) -> Array | None:
+        """The scene as uint8 [height, width, 3]; None where the environment draws no images.
+
+        Raises SimulatorError or UsageError where it would, but this machine lacks what it takes.
+        """
+        inner = self._environment.unwrapped
+        if "rgb_array" not in (self._environment.metadata or {}).get("render_modes", ()):
+            return None
+        if getattr(inner, "mujoco_renderer", None) is not None:
+            _without_display()
+        if getattr(inner, "render_mode", None) is None:
+            # Asked for only now: some environments open a renderer, which runs that never draw need not have.
+            inner.render_mode = "rgb_array"
+        try:
+            frame = self._environment.render()
+        except Exception as cause:
+            raise SimulatorError(
+                f"{self._target} cannot be drawn here",
+                detail=f"{type(cause).__name__}: {cause}",
+                hint="install what the message names; if the environment prepares drawing when it is made, add "
+                "?render_mode=rgb_array to its address",
+            ) from cause
+        return None if frame is None else np.array(frame, np.uint8)[..., :3]
 
     def close(self) -> None:
         self._environment.close()
-
-    def _native(self, action: Array) -> Any:
-        clipped = np.clip(action, self._low, self._high)
-        if self._discrete:
-            return int(clipped)
-        return clipped.astype(self._action_space.dtype).reshape(self._action_space.shape)
 
 
 def _make(target: str, options: dict[str, Any]) -> Any:
@@ -73,11 +107,22 @@ def _make(target: str, options: dict[str, Any]) -> Any:
     if ":" not in target and target not in gymnasium.registry:
         _register_plugins(gymnasium)
     try:
+        registered = gymnasium.registry.get(target)
+        if registered is not None and registered.entry_point is None:
+            return OneRow(gymnasium.make_vec(target, num_envs=1, **options))
         # The engine checks what comes out against the spec; Gymnasium's checker costs time and prints.
         return gymnasium.make(target, disable_env_checker=True, **options)
     except gymnasium.error.UnregisteredEnv as cause:
         raise SimulatorNotFound(
             f"no environment {target!r} in Gymnasium's registry", hint=did_you_mean(target, gymnasium.registry)
+        ) from cause
+    except TypeError as cause:
+        if "keyword argument" not in str(cause):
+            raise
+        raise UsageError(
+            f"{target!r} does not take the options {', '.join(map(repr, options))}",
+            detail=str(cause),
+            hint="options go to gymnasium.make, and from there to the environment",
         ) from cause
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as cause:
         raise SimulatorNotFound(f"{target!r} needs a package that is not installed", detail=str(cause)) from cause
@@ -91,9 +136,26 @@ def _register_plugins(gymnasium: Any) -> None:
             gymnasium.register_envs(importlib.import_module(name))
 
 
+def _without_display() -> None:
+    """Let mujoco draw through what this machine has; left alone it waits for a screen first."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("MUJOCO_GL")):
+        os.environ["MUJOCO_GL"] = require()
+
+
 def _control_hz(environment: Any) -> float | None:
     dt = getattr(environment.unwrapped, "dt", None)
-    return 1.0 / float(dt) if isinstance(dt, float | int) and dt > 0 else None
+    if isinstance(dt, (float, int)) and dt > 0:
+        return 1.0 / float(dt)
+    fps = (environment.metadata or {}).get("render_fps")
+    return float(fps) if fps else None
+
+
+def _last(observation: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The end of this episode, where `observation` is the start of the next."""
+    for key in _FINAL:
+        if info.get(key) is not None:
+            return info[key], info.get("final_info") or info
+    return observation, info
 
 
 def _success(info: dict[str, Any]) -> bool | None:
@@ -101,80 +163,3 @@ def _success(info: dict[str, Any]) -> bool | None:
         if key in info:
             return bool(info[key])
     return None
-
-
-def _copied(observation: Any) -> Observation:
-    """Own arrays in the declared types: many environments write into one array for ever."""
-    return Observation(_flat(observation, "") if isinstance(observation, dict) else {_SINGLE: _own(observation)})
-
-
-def _flat(observation: dict[str, Any], prefix: str) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in observation.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = _own(value)
-    return flat
-
-
-def _own(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    array = np.asarray(value)
-    return np.array(array, dtype=np.uint8 if array.dtype == np.uint8 else np.float32)
-
-
-def _observation_spaces(target: str, space: Any, prefix: str = "") -> dict[str, Space]:
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Dict):
-        found: dict[str, Space] = {}
-        for key, inner in space.spaces.items():
-            name = f"{prefix}{key}"
-            if isinstance(inner, spaces.Dict):
-                found |= _observation_spaces(target, inner, f"{name}.")
-            else:
-                found[name] = _observation_space(target, name, inner)
-        return found
-    return {_SINGLE: _observation_space(target, _SINGLE, space)}
-
-
-def _observation_space(target: str, key: str, space: Any) -> Space:
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Text):
-        return Space(shape=(), dtype="str")
-    if isinstance(space, spaces.Box):
-        dtype = "uint8" if space.dtype == np.uint8 else "float32"
-        return Space(shape=space.shape, dtype=dtype, low=_bound(space.low, dtype), high=_bound(space.high, dtype))
-    if isinstance(space, spaces.MultiBinary):
-        return Space(shape=space.shape, low=0.0, high=1.0)
-    raise SimulatorError(
-        f"{target}: observation {key!r} is a {type(space).__name__}; Box, MultiBinary, Text and Dicts of them work",
-        hint="wrap the environment with gymnasium.wrappers.FlattenObservation",
-    )
-
-
-def _action_space(target: str, space: Any) -> Space:
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        return Space(shape=(), dtype="int64", low=start, high=start + int(space.n) - 1)
-    if isinstance(space, spaces.Box):
-        return Space(shape=space.shape, low=_bound(space.low, "float32"), high=_bound(space.high, "float32"))
-    raise SimulatorError(
-        f"{target}: the action space is a {type(space).__name__}; Box and Discrete can be driven",
-        hint="flatten it with a wrapper of your own around the environment",
-    )
-
-
-def _bound(values: Any, dtype: str) -> float | Array | None:
-    """One number where all are equal, None where nothing is bounded."""
-    array = np.asarray(values)
-    if not array.size or (array == array.flat[0]).all():
-        bound = float(array.flat[0]) if array.size else math.inf
-        return bound if math.isfinite(bound) else None
-    with np.errstate(over="ignore"):
-        return array.astype(dtype)

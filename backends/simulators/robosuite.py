@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
-import logging
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ebrl.backends.protocols import SimulatorSpec, Space
+from ebrl.backends.simulators.mujoco_cameras import MujocoCameras
+from ebrl.backends.simulators.robosuite_fast import accelerate
+from ebrl.backends.simulators.robosuite_observations import RobosuiteObservations, silence
+from ebrl.backends.simulators.robosuite_seeding import reseed
 from ebrl.errors import SimulatorNotFound, UsageError, did_you_mean
 from ebrl.graph.items import Array, Observation, Step
 
-PROGRESS = "progress"
-"""Observation key that this adapter adds on request: the part of the horizon that has passed, [1] in 0..1."""
-
 
 class RobosuiteSimulator:
-    """``robosuite:Lift``: a task, a robot and state observations under robosuite's own names.
+    """``robosuite:Lift``: a task, a robot, states under robosuite's own names, and images on request.
 
     robot: name of a robot, or several; a two-arm task gets two of a single one.
     controller: a part controller for the arms (``OSC_POSE``, ``OSC_POSITION``, ``JOINT_VELOCITY`` ...), a
@@ -32,11 +29,28 @@ class RobosuiteSimulator:
         robosuite samples while building, such as the size of Lift's cube, is the same in all episodes.
     control_freq: actions per simulated second.
     timestep: physics step in seconds; 0.005 is about twice as fast as the default, and less exact.
+    fast_control: compiled controllers where the trajectories stay those of robosuite (see `robosuite_fast`), three
+        times as fast; ``spec.extra["control"]`` says which ones run.
     observations: keys to return, in this order; None returns all states. ``progress`` may be among them.
+    cameras: names of cameras, each an observation of its own, uint8 [height, width, 3], upright.
+    image_size: height and width of their images, in pixels.
+    fast_images: as in `MujocoCameras`.
     options: further arguments of the task, for example ``reward_scale`` or ``gripper_types``.
 
-    Raises SimulatorNotFound for an unknown task or robot, UsageError for an unknown option or observation.
+    Raises SimulatorNotFound for an unknown task or robot, UsageError for an unknown option, observation or
+    camera, and for images where this machine cannot draw.
     """
+
+    fork_safe = True
+    """Whether the process may fork with a simulator in it: not once it draws, or is about to (its copy would hang)."""
+
+    observe = True
+    """While False, `step` leaves out the images, unless the episode ends: for steps whose observation nobody reads."""
+
+    @staticmethod
+    def warm() -> None:
+        """Import what every environment needs, without making one."""
+        _import_silently()
 
     def __init__(
         self,
@@ -49,7 +63,11 @@ class RobosuiteSimulator:
         hard_reset: bool = False,
         control_freq: float = 20.0,
         timestep: float = 0.002,
-        observations: Sequence[str] | None = None,
+        fast_control: bool = True,
+        observations: str | Sequence[str] | None = None,
+        cameras: str | Sequence[str] = (),
+        image_size: Sequence[int] = (128, 128),
+        fast_images: bool = False,
         **options: Any,
     ) -> None:
         suite = _import_silently()
@@ -65,51 +83,62 @@ class RobosuiteSimulator:
             "control_freq": control_freq,
             **options,
         }
-        self._horizon = int(horizon)
+        # Group 0 holds the collision meshes.
+        self._cameras = MujocoCameras(cameras, image_size, fast=fast_images, hidden=(0,))
+        self.fork_safe = not self._cameras.names
         self._environment = _make(suite, task, arguments)
-        first = self._states(self._environment.reset())
-        self._keys = _selection(task, observations, first)
+        self._shown = RobosuiteObservations(
+            f"robosuite's {task}",
+            self._environment,
+            self._environment.reset(),
+            horizon=int(horizon),
+            wanted=observations,
+            cameras=self._cameras,
+            texts={},
+        )
+        stock = accelerate(self._environment) if fast_control else "fast_control is off"
         low, high = self._environment.action_spec
         self._low, self._high = low.astype(np.float32), high.astype(np.float32)
         self.spec = SimulatorSpec(
-            observation={key: Space(shape=first[key].shape) for key in self._keys},
+            observation=self._shown.spaces,
             action=Space(shape=low.shape, low=self._low, high=self._high),
             control_hz=float(control_freq),
-            max_episode_steps=self._horizon,
-            extra={"robots": tuple(robots), "timestep": self._timestep},
+            max_episode_steps=int(horizon),
+            extra={
+                "robots": tuple(robots),
+                "timestep": self._timestep,
+                "control": "compiled" if stock is None else f"stock: {stock}",
+                "units": self._shown.units,
+            },
         )
 
     def reset(self, seed: int) -> Observation:
         # One setting for the whole process, read again at every reset: another simulator may have changed it.
         self._macros.SIMULATION_TIMESTEP = self._timestep
-        _reseed(self._environment, seed)
-        return self._selected(self._environment.reset())
+        reseed(self._environment, seed)
+        return self._shown(self._environment.reset(), images=True)
 
     def step(self, action: Array) -> Step:
         """Execute one action, clipped to the controller's input range."""
         native, reward, done, _ = self._environment.step(np.clip(action, self._low, self._high))
         success = bool(self._environment._check_success())
-        return Step(self._selected(native), float(reward), False, bool(done), success)
+        return Step(self._shown(native, images=self.observe or done), float(reward), False, bool(done), success)
+
+    def render(self) -> Array:
+        """The first camera, else the scene from the front: uint8 [height, width, 3].
+
+        Raises UsageError where this machine cannot draw.
+        """
+        self.fork_safe = False
+        return self._shown.view("frontview")
 
     def close(self) -> None:
+        self._cameras.close()
         self._environment.close()
-
-    def _selected(self, native: dict[str, Any]) -> Observation:
-        states = self._states(native)
-        return Observation({key: states[key] for key in self._keys})
-
-    def _states(self, native: dict[str, Any]) -> dict[str, Array]:
-        # robosuite also gives concatenations, named object-state and robot0_proprio-state.
-        named = (key for key in native if not key.endswith("-state"))
-        states: dict[str, Array] = {key: np.array(native[key], dtype=np.float32, ndmin=1) for key in named}
-        states[PROGRESS] = np.array([self._environment.timestep / self._horizon], np.float32)
-        return states
 
 
 def _import_silently() -> Any:
-    """robosuite logs and prints about optional parts at import and at every creation; failures still raise."""
-    logging.getLogger("robosuite_logs").disabled = True
-    with _silence():
+    with silence():
         try:
             import robosuite
             import robosuite.macros
@@ -120,14 +149,6 @@ def _import_silently() -> Any:
                 hint="pip install --no-deps robosuite==1.5.2 && pip install 'ebrl[robosuite]'",
             ) from cause
     return robosuite
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    nowhere = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _robots(suite: Any, task: str, robot: str | Sequence[str]) -> list[str]:
@@ -167,7 +188,7 @@ def _make(suite: Any, task: str, arguments: dict[str, Any]) -> Any:
     for name in arguments:
         if name not in accepted:
             raise UsageError(f"robosuite's {task} has no option {name!r}", hint=did_you_mean(name, accepted))
-    with _silence():
+    with silence():
         # A fixed seed: what is sampled while building must not differ from process to process.
         return suite.make(
             task,
@@ -180,37 +201,3 @@ def _make(suite: Any, task: str, arguments: dict[str, Any]) -> Any:
                 **arguments,
             },
         )
-
-
-def _selection(task: str, wanted: Sequence[str] | None, available: dict[str, Array]) -> tuple[str, ...]:
-    if wanted is None:
-        return tuple(key for key in available if key != PROGRESS)
-    for key in wanted:
-        if key not in available:
-            raise UsageError(f"robosuite's {task} has no observation {key!r}", hint=did_you_mean(key, available))
-    return tuple(wanted)
-
-
-def _reseed(environment: Any, seed: int) -> None:
-    """Put every generator of the environment into the state of a new one with this seed.
-
-    robosuite hands one generator object to robots, samplers and arenas when it builds them, so setting
-    `environment.rng` to another object would leave those behind. A placement sampler given by the user
-    has its own.
-    """
-    state = np.random.default_rng(int(seed)).bit_generator.state
-    for generator in _generators(environment):
-        generator.bit_generator.state = state
-
-
-def _generators(environment: Any) -> Iterable[np.random.Generator]:
-    pending = [environment, getattr(environment, "placement_initializer", None)]
-    found: dict[int, np.random.Generator] = {}
-    while pending:
-        owner = pending.pop()
-        generator = getattr(owner, "rng", None)
-        if isinstance(generator, np.random.Generator):
-            found[id(generator)] = generator
-        samplers = getattr(owner, "samplers", None)
-        pending.extend(samplers.values() if isinstance(samplers, dict) else samplers or ())
-    return found.values()

@@ -49,13 +49,27 @@ def test_two_definitions_of_one_name_are_refused_and_the_same_one_again_is_not()
         registry.register_policy("mine")(other)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("robosuit", "did you mean 'robosuite'?"), ("zzz", "known: gymnasium, ")])
+@pytest.mark.parametrize(("name", "hint"), [("gymnasum", "did you mean 'gymnasium'?"), ("zzz", "known: behavior, emulated, ")])
 def test_an_unknown_name_gets_a_hint(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         registry.load_simulator(name)
     assert caught.value.message == f"no simulator backend is named {name!r}"
     assert caught.value.hint.startswith(hint)
     assert caught.value.exit_code == 2
+
+
+def test_the_origin_of_a_backend_is_known_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module may need packages that only another interpreter has."""
+    point = registry.EntryPoint("elsewhere", "no_such_module.sims:Outer.Inner", registry.SIMULATORS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    assert registry.simulator_origin("elsewhere") == ("no_such_module.sims", "Outer.Inner")
+
+    @registry.register_simulator("elsewhere")
+    def mine(target: str) -> None: ...
+
+    assert registry.simulator_origin("elsewhere") == (__name__, mine.__qualname__)
+    with pytest.raises(UsageError, match="no simulator backend is named 'elsewher'"):
+        registry.simulator_origin("elsewher")
 
 
 def test_a_backend_that_cannot_be_imported_names_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:

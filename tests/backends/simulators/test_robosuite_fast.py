@@ -16,7 +16,7 @@ STEPS = 200
 
 
 def simulator(task: str, **options: Any) -> RobosuiteSimulator:
-    made = RobosuiteSimulator(task, **options)
+    made = RobosuiteSimulator(task, fast_control=False, **options)
     made.reset(7)
     return made
 
@@ -121,3 +121,8 @@ def test_what_keeps_its_stock_controllers_says_why(options: dict[str, Any], reas
     made = simulator("Lift", **options)
     assert accelerate(made._environment) == reason
     made.step(np.zeros(len(made._low)))
+
+
+def test_it_is_on_unless_it_is_switched_off_and_says_so() -> None:
+    assert RobosuiteSimulator("Lift").spec.extra["control"] == "compiled"
+    assert RobosuiteSimulator("Lift", fast_control=False).spec.extra["control"] == "stock: fast_control is off"

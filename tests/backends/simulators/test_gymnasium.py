@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -12,7 +12,8 @@ from gymnasium import spaces
 
 from ebrl.backends.protocols import Simulator
 from ebrl.backends.simulators.gymnasium import GymnasiumSimulator
-from ebrl.errors import SimulatorError, SimulatorNotFound
+from ebrl.backends.simulators.mujoco_cameras import require
+from ebrl.errors import SimulatorError, SimulatorNotFound, UsageError
 from ebrl.graph.items import Step
 
 
@@ -155,27 +156,6 @@ def test_images_text_and_nested_states() -> None:
     assert observation["robot.gripper"].shape == (1,)
 
 
-def test_discrete_actions_start_where_they_start() -> None:
-    simulator = GymnasiumSimulator("Toy-v0", action=spaces.Discrete(3, start=-1))
-    action = simulator.spec.action
-    assert (action.shape, action.dtype, action.low, action.high) == ((), "int64", -1, 1)
-    simulator.reset(0)
-    for value in (-1, 1, 7):
-        simulator.step(np.array(value))
-    received = simulator._environment.unwrapped.received
-    assert received == [-1, 1, 1]
-    assert all(type(value) is int for value in received)
-
-
-def test_box_actions_are_clipped_to_their_range_and_type() -> None:
-    simulator = GymnasiumSimulator("Toy-v0")
-    simulator.reset(0)
-    simulator.step(np.array([3.0, -0.25], np.float32))
-    (action,) = simulator._environment.unwrapped.received
-    assert action.tolist() == [1.0, -0.25]
-    assert action.dtype == np.float64
-
-
 @pytest.mark.parametrize(
     ("target", "options", "ends"),
     [
@@ -194,16 +174,6 @@ def test_a_time_limit_truncates_and_the_task_terminates(target: str, options: An
         assert all(step.success is False for step in steps[1:-1])
 
 
-def test_a_wrapper_that_resets_by_itself_changes_nothing() -> None:
-    gymnasium.register("Auto-v0", lambda: gymnasium.wrappers.Autoreset(Toy(ends=3)))
-    try:
-        plain, auto = GymnasiumSimulator("Toy-v0", ends=3), GymnasiumSimulator("Auto-v0")
-        for seed in (1, 2, 1):
-            assert same(run(plain, seed), run(auto, seed))
-    finally:
-        del gymnasium.registry["Auto-v0"]
-
-
 @pytest.mark.parametrize(
     ("target", "hint"),
     [
@@ -220,23 +190,70 @@ def test_an_unknown_id_gets_a_hint(target: str, hint: str) -> None:
     assert caught.value.exit_code == 2
 
 
+def test_an_option_that_the_environment_does_not_take() -> None:
+    with pytest.raises(UsageError) as caught:
+        GymnasiumSimulator("Pendulum-v1", gravity=9.8)
+    assert caught.value.message == "'Pendulum-v1' does not take the options 'gravity'"
+    assert "unexpected keyword argument 'gravity'" in caught.value.detail
+
+
 def test_an_id_from_a_package_that_is_missing() -> None:
     with pytest.raises(SimulatorNotFound, match="'no_such:Mine-v0' needs a package that is not installed"):
         GymnasiumSimulator("no_such:Mine-v0")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"observation": spaces.Discrete(3)}, "Toy-v0: observation 'state' is a Discrete; "),
-        ({"action": spaces.Tuple([spaces.Discrete(2)])}, "Toy-v0: the action space is a Tuple; "),
-    ],
-)
-def test_spaces_that_no_policy_reads(options: Any, message: str) -> None:
+class Drawn(Toy):
+    metadata: ClassVar = {"render_modes": ["human", "rgb_array"], "render_fps": 8}
+    render_mode: str | None = None
+
+    def render(self) -> Any:
+        assert self.render_mode == "rgb_array"
+        return np.full((2, 3, 4), self.count, np.uint8)
+
+
+def test_render_gives_a_frame_without_being_told_before() -> None:
+    gymnasium.register("Drawn-v0", Drawn)
+    try:
+        simulator = GymnasiumSimulator("Drawn-v0")
+        assert simulator.spec.control_hz == 8
+        simulator.reset(0)
+        simulator.step(np.zeros(2))
+        frame = simulator.render()
+        assert frame is not None
+        assert (frame.dtype, frame.shape, frame.max()) == (np.uint8, (2, 3, 3), 1)
+    finally:
+        del gymnasium.registry["Drawn-v0"]
+
+
+def test_render_of_what_draws_nothing() -> None:
+    simulator = GymnasiumSimulator("Toy-v0")
+    simulator.reset(0)
+    assert simulator.render() is None
+
+
+def test_mujoco_draws_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    try:
+        require()
+    except UsageError as missing:
+        pytest.skip(missing.message)
+    simulator = GymnasiumSimulator("FetchReachDense-v4")
+    simulator.reset(0)
+    frame = simulator.render()
+    simulator.close()
+    assert frame is not None
+    assert frame.dtype == np.uint8 and frame.std() > 10
+
+
+def test_render_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    simulator = GymnasiumSimulator("Pendulum-v1")
+    simulator.reset(0)
     with pytest.raises(SimulatorError) as caught:
-        GymnasiumSimulator("Toy-v0", **options)
-    assert caught.value.message.startswith(message)
-    assert caught.value.hint
+        simulator.render()
+    assert caught.value.message == "Pendulum-v1 cannot be drawn here"
+    assert "pygame" in caught.value.detail
 
 
 def test_nothing_but_the_simulator_is_imported_and_nothing_is_printed() -> None:

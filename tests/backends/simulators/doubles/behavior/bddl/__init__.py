@@ -1,0 +1,1 @@
+"""Double of bddl 3.6.0."""

@@ -1,0 +1,3 @@
+from omnigibson_scene import Gm
+
+gm = Gm()

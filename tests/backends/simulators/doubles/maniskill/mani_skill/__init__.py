@@ -1,0 +1,1 @@
+"""Double of ManiSkill 3.0.1."""

@@ -1,0 +1,3 @@
+import os
+
+assets_root = os.path.join(os.path.dirname(__file__), "assets")
