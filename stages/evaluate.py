@@ -22,12 +22,17 @@ def evaluate(
     episodes: int = 50,
     deterministic: bool = True,
     stop_at: float | None = None,
+    record_video: int = 0,
+    record_every: int = 1,
 ) -> None:
     """Run `episodes` episodes and report ``success`` (share, 0..1), ``reward`` (mean return) and ``episodes``.
 
     deterministic: take the likeliest action instead of a random one.
     stop_at: ask the run to stop once this share of the episodes succeeds. With it, an evaluation that can
         no longer get there ends after 10 episodes or later, and reports what it saw so far.
+    record_video: make videos of the first so many episodes, in the folder ``videos`` of the run, as
+        ``iteration-000050-episode-0-success.mp4``; needs PyAV (``pip install 'ebrl[video]'``).
+    record_every: only in evaluations of weights whose version is a multiple of this.
 
     Episodes whose environment was lost say nothing about the policy and do not count.
     """
@@ -35,7 +40,13 @@ def evaluate(
     finished = successes = failures = 0
     reward = 0.0
     known = False
-    running = environments.run(policy, episodes, deterministic=deterministic)
+    running = environments.run(
+        policy,
+        episodes,
+        deterministic=deterministic,
+        record=record_video if weights.version % record_every == 0 else 0,
+        title=f"iteration-{weights.version:06d}",
+    )
     for episode in running:
         if episode.lost:
             continue

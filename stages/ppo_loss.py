@@ -27,7 +27,7 @@ class PpoBatch:
     """N chunks as torch tensors."""
 
     observations: dict[str, Any]
-    """Each [N, ...]."""
+    """Each [N, ...]; text, of which there are no tensors, as an array of str."""
     actions: Any
     """[N, K, *shape]"""
     executed: Any
@@ -48,7 +48,10 @@ class PpoBatch:
 
         at = torch.from_numpy(index)
         return PpoBatch(
-            observations={key: tensor[at] for key, tensor in self.observations.items()},
+            observations={
+                key: column[at] if isinstance(column, torch.Tensor) else column[index]
+                for key, column in self.observations.items()
+            },
             **{
                 field.name: getattr(self, field.name)[at]
                 for field in attrs.fields(PpoBatch)

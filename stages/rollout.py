@@ -16,7 +16,7 @@ class Rollout:
     """N chunks of several trajectories; M = N + one final observation for each trajectory."""
 
     observations: dict[str, Array]
-    """Each [M, ...], trajectory after trajectory."""
+    """Each [M, ...], trajectory after trajectory; text as an array of str."""
     rows: Array
     """[N] index of the observation before each chunk."""
     actions: Array
@@ -81,7 +81,7 @@ def _check_finite(trajectory: Trajectory, keys: Sequence[str]) -> None:
     arrays = {f"observation {key!r}": trajectory.observations[key] for key in keys}
     arrays |= {"the rewards": trajectory.rewards, "the log-probabilities": trajectory.log_probs}
     for name, array in arrays.items():
-        if not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(
                 f"{name} of environment {trajectory.environment}, episode {trajectory.episode}, "
                 f"chunks {trajectory.start} to {trajectory.start + len(trajectory) - 1}, are not finite"

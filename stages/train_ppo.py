@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -10,7 +11,7 @@ import numpy as np
 import ebrl
 from ebrl.backends.protocols import ActorCritic, Policy
 from ebrl.errors import UsageError
-from ebrl.graph.items import Batch, Trajectory, Weights
+from ebrl.graph.items import Array, Batch, Trajectory, Weights
 from ebrl.graph.stage import training
 from ebrl.runtime.reporting import State
 from ebrl.stages.ppo_loss import LossSettings, PpoBatch, gather, ppo_loss
@@ -86,7 +87,7 @@ def train_ppo(
     optimisation = _Optimisation(policy, optimizer, settings, max_grad_norm, target_kl)
     metrics = optimisation.run(batch, np.flatnonzero(kept), epochs, minibatch, np.random.default_rng((seed, version)))
 
-    policy.update_normalization(rollout.before_chunks())
+    policy.update_normalization(batch.observations)
     state["version"] = version + 1
     ebrl.report(
         **metrics,
@@ -111,9 +112,7 @@ def _prepare(
     """Values by the current critic, advantages, and log-probabilities of the proximal policy."""
     import torch
 
-    rows = torch.from_numpy(rollout.rows)
-    observations = {key: torch.from_numpy(array) for key, array in rollout.observations.items()}
-    before = {key: tensor[rows] for key, tensor in observations.items()}
+    observations, before = _columns(rollout.observations), _columns(rollout.before_chunks())
     executed = torch.from_numpy(rollout.executed)
     behaviour = gather(torch.from_numpy(rollout.log_probs), executed)
     proximal = behaviour
@@ -140,6 +139,13 @@ def _prepare(
         returns=torch.from_numpy(returns.astype(np.float32)),
         values=torch.from_numpy(start.astype(np.float32)),
     )
+
+
+def _columns(observations: Mapping[str, Array]) -> dict[str, Any]:
+    """As torch tensors; text, of which there are none, as it is."""
+    import torch
+
+    return {key: array if array.dtype.kind == "U" else torch.from_numpy(array) for key, array in observations.items()}
 
 
 @attrs.define

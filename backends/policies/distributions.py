@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from ebrl.backends.policies.noise import normal, uniform
+from ebrl.backends.protocols import Space
+from ebrl.errors import UsageError
 from ebrl.graph.items import Array
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -106,6 +108,15 @@ class Categorical:
         chosen = torch.as_tensor(actions, dtype=torch.int64).reshape(-1, self.chunk, 1) - self.first
         entropy = -(log_shares.exp() * log_shares).sum(dim=-1, keepdim=True)
         return log_shares.gather(-1, chosen), entropy
+
+
+def distribution_of(action: Space, chunk: int, where: str) -> Gaussian | Categorical:
+    """Gaussian for real actions, categorical for one integer; raises UsageError, in the name of `where`, for others."""
+    if np.issubdtype(np.dtype(action.dtype), np.integer):
+        if action.shape or action.low is None or action.high is None:
+            raise UsageError("integer actions must be one number with a range", where=where)
+        return Categorical(chunk=chunk, first=int(action.low), choices=int(action.high) - int(action.low) + 1)
+    return Gaussian(chunk=chunk, shape=action.shape, low=action.low, high=action.high)
 
 
 def _range(dimensions: int, low: Any, high: Any) -> tuple[Array, Array]:

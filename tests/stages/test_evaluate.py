@@ -17,8 +17,8 @@ class Played:
     def __init__(self, outcomes: Any, *, lost: tuple[int, ...] = ()) -> None:
         self.outcomes, self.lost, self.count = list(outcomes), lost, 0
 
-    def run(self, policy: Any, episodes: int, *, deterministic: bool) -> Iterator[Episode]:
-        self.deterministic = deterministic
+    def run(self, policy: Any, episodes: int, *, deterministic: bool, record: int, title: str) -> Iterator[Episode]:
+        self.deterministic, self.recorded = deterministic, (record, title)
         for index in range(episodes):
             self.count += 1
             outcome = self.outcomes[index % len(self.outcomes)]
@@ -84,3 +84,18 @@ def test_without_success_only_rewards_are_reported() -> None:
     assert run(Played([None]), episodes=4).metrics == {"reward": 1.5, "episodes": 4}
     with pytest.raises(UsageError, match="stop_at needs success, which this simulator does not report"):
         run(Played([None]), episodes=4, stop_at=0.9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "recorded"),
+    [
+        ({}, 0),
+        ({"record_video": 2}, 2),
+        ({"record_video": 2, "record_every": 3}, 2),
+        ({"record_video": 2, "record_every": 2}, 0),
+    ],
+)
+def test_videos_are_asked_for_by_iteration(settings: Any, recorded: int) -> None:
+    played = Played([True])
+    run(played, episodes=3, **settings)
+    assert played.recorded == (recorded, "iteration-000003")
