@@ -1,7 +1,8 @@
-"""An environment process: one simulator, driven over pipes. Standard library, numpy and the simulator only.
+"""An environment process: one simulator, driven over pipes. Standard library, numpy and the simulator only,
+Python 3.8 on.
 
-Started by `environment.EnvironmentProcess`. It leaves when its standard input closes and, on Linux, when
-the thread that started it ends, so that it never outlives its worker.
+Started by `environment.EnvironmentProcess` through `ebrl.interpreters.bootstrap`. It leaves when its commands
+end and, on Linux, when the thread that started it ends, so that it never outlives its worker.
 """
 
 from __future__ import annotations
@@ -10,52 +11,56 @@ import builtins
 import contextlib
 import ctypes
 import faulthandler
-import gc
-import importlib
 import json
-import math
 import os
-import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ebrl.backends.protocols import Simulator, SimulatorSpec, Space
+from ebrl.backends.protocols import Simulator
 from ebrl.graph.items import ActionChunk, Step
 from ebrl.runtime import wire
+from ebrl.runtime.birth import Birth
+from ebrl.runtime.contract import check_observation, checked_step
 from ebrl.runtime.failure import ContractError, describe
-from ebrl.runtime.slots import TEXT_BYTES, Slots
+from ebrl.runtime.slots import Slots
 
 
-def main() -> None:
-    memory, reply, order, parent = (int(argument) for argument in sys.argv[1:5])
-    _die_with_parent(parent)
-    for descriptor in (memory, reply, order):
+def main(order: dict[str, Any], memory: int, reply: int, parent: int) -> None:
+    """Live as the environment of `order`; commands come on standard input."""
+    die_with_parent(parent)
+    for descriptor in (memory, reply):
         os.set_inheritable(descriptor, False)  # what the simulator starts must not keep the pipe open
-    commands, log = os.dup(0), os.dup(2)
-    _seclude()
-    faulthandler.enable(log)
-    if hasattr(faulthandler, "register"):
-        faulthandler.register(signal.SIGUSR1, log, all_threads=True)
+    commands = os.dup(0)
+    seclude(os.dup(2))
+    live(Birth(order), commands, reply, memory)
+
+
+def live(birth: Birth, commands: int, reply: int, memory: int) -> None:
+    """Serve commands until they end, and end the process."""
     with contextlib.suppress(BrokenPipeError):  # the worker is gone
-        _Child(commands, reply, memory).serve(order)
+        _Child(commands, reply, memory).serve(birth)
     # Simulators may hang in their clean-up (renderers, threads); the work is done.
     os._exit(0)
 
 
-def _seclude() -> None:
-    """A simulator that reads from standard input or prints must disturb nobody."""
+def seclude(log: int) -> None:
+    """A simulator that reads from standard input or prints must disturb nobody; stacks go to `log`."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    os.dup2(2, 1)
+    os.dup2(log, 2)
+    os.dup2(log, 1)
     with contextlib.suppress(AttributeError):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # prints before a crash must not be lost
     builtins.input = _refuse_input
+    faulthandler.enable(log)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, log, all_threads=True)
 
 
 def _refuse_input(prompt: object = "", /) -> str:
@@ -69,18 +74,18 @@ class _Child:
         self.memory = memory
         self.row = 0
         self.simulator: Simulator
-        self.program: Callable[[Simulator, ActionChunk], Iterator[Step]]
+        self.program: Any
         self.slots: Slots
         self.steps: Iterator[Step] | None = None
         self.position = 0
+        self.recording = False
 
-    def serve(self, order: int) -> None:
+    def serve(self, birth: Birth) -> None:
         began = time.perf_counter()
         try:
-            with open(order, "rb") as paper:
-                self._create(pickle.load(paper), began)
+            self._create(birth, began)
         except BaseException as error:  # SystemExit of a simulator is a failure of that simulator
-            self._failed(error, began)
+            self._say(wire.FAILED, began, text=json.dumps(birth.failure(error)))
             return
         while header := _read(self.commands, wire.COMMAND.size):
             operation, value = wire.COMMAND.unpack(header)
@@ -92,38 +97,58 @@ class _Child:
                     self._reset(value, began)
                 elif operation == wire.ATTACH:
                     self._attach(json.loads(_read(self.commands, value)))
+                elif operation == wire.RENDER:
+                    self._render(began)
+                elif operation == wire.RECORD:
+                    self.recording = bool(value)
                 else:
                     break
             except BaseException as error:
-                self._failed(error, began)
+                self._say(wire.FAILED, began, text=json.dumps(describe(error)))
                 break
         with contextlib.suppress(BaseException):
             self.simulator.close()
 
-    def _create(self, order: dict[str, Any], began: float) -> None:
-        sys.path[:0] = [path for path in order["path"] if path not in sys.path]
-        self.program = _load(order["program"])
-        simulator = _load(order["factory"])(order["target"], **pickle.loads(order["options"]))
-        if simulator is None or not isinstance(getattr(simulator, "spec", None), SimulatorSpec):
-            raise ContractError(
-                f"the factory of {order['name']} returned {_kind(simulator)}; expected a Simulator with a "
-                "`spec` of type SimulatorSpec"
-            )
-        self.simulator = simulator
-        # What a simulator builds stays: the collector need not walk through it again and again.
-        gc.collect()
-        gc.freeze()
-        self._say(wire.READY, began, text=pickle.dumps(simulator.spec, 4).hex())
+    def _create(self, birth: Birth, began: float) -> None:
+        birth.load()
+        birth.warm()
+        self.simulator, self.program = birth.build(), birth.program
+        data = wire.dumps({"spec": self.simulator.spec, "import_s": birth.import_s})
+        self._say(wire.READY, began, text=data.hex())
+
+    def _render(self, began: float) -> None:
+        image = self._image()
+        self._say(wire.DONE, began, text="" if image is None else wire.dumps(image).hex())
+
+    def _image(self) -> Any:
+        render = getattr(self.simulator, "render", None)
+        image = None if render is None else render()
+        return None if image is None else np.asarray(image)
+
+    def _frame(self) -> str:
+        """What the reply to a reset or step carries while recording. An image that cannot be had ends the
+        recording, not the episode."""
+        if not self.recording:
+            return ""
+        try:
+            frame = self._image()
+            if frame is None:
+                frame = "the simulator renders no image"
+        except Exception as error:
+            frame = describe(error)["message"]
+        self.recording = not isinstance(frame, str)
+        return wire.dumps(frame).hex()
 
     def _attach(self, order: dict[str, Any]) -> None:
         self.slots = Slots(self.memory, order["layout"])
         self.row = order["row"]
+        os.environ["EBRL_ENVIRONMENT"] = str(order["number"])
 
     def _reset(self, seed: int, began: float) -> None:
         self.steps = None
         observation = self.simulator.reset(seed)
         self._show(observation, "reset")
-        self._say(wire.DONE, began)
+        self._say(wire.DONE, began, text=self._frame())
 
     def _step(self, count: int, began: float) -> None:
         """Execute up to `count` actions of the chunk; each yield of the stage is a boundary."""
@@ -133,10 +158,10 @@ class _Child:
             self.steps, self.position = iter(self.program(self.simulator, chunk)), 0
         step, success, executed = None, None, 0
         for _ in range(abs(count)):
-            following = next(self.steps, None)
-            if following is None:
+            following = next(self.steps, self)
+            if following is self:  # None is what a simulator that forgets to return gives
                 break
-            step = self._checked(following)
+            step = checked_step(following)
             self.slots["rewards"][self.row, self.position] = step.reward
             self.position += 1
             executed += 1
@@ -151,32 +176,12 @@ class _Child:
             self._show(step.observation, "step")
             self.steps = None
         outcome = -1 if success is None else int(success)
-        self._say(wire.DONE, began, bool(step.terminated), bool(step.truncated), outcome, executed)
-
-    def _checked(self, step: Any) -> Step:
-        if not isinstance(step, Step):
-            raise ContractError(f"the simulation stage yielded {_kind(step)}; expected Step")
-        try:
-            finite = math.isfinite(step.reward)
-        except TypeError:
-            raise ContractError(f"the reward is {_kind(step.reward)}; expected a number") from None
-        if not finite:
-            raise ContractError(f"the reward is {step.reward}")
-        return step
+        self._say(wire.DONE, began, bool(step.terminated), bool(step.truncated), outcome, executed, self._frame())
 
     def _show(self, observation: Any, call: str) -> None:
         """Copy an observation into the slot, after a check against the declared spec."""
-        declared = self.simulator.spec.observation
-        if not isinstance(observation, dict):
-            raise ContractError(f"{call}() gave an observation of type {_kind(observation)}; expected Observation")
-        for key, space in declared.items():
-            if key not in observation:
-                raise ContractError(f"{call}() gave no observation '{key}'; declared: {', '.join(declared)}")
-            _check(key, space, observation[key], call)
+        check_observation(self.simulator.spec, observation, call)
         self.slots.write_observation(self.row, observation)
-
-    def _failed(self, error: BaseException, began: float) -> None:
-        self._say(wire.FAILED, began, text=json.dumps(describe(error)))
 
     def _say(
         self,
@@ -195,41 +200,6 @@ class _Child:
             message = message[os.write(self.reply, message) :]
 
 
-def _check(key: str, space: Space, value: Any, call: str) -> None:
-    if space.dtype == "str":
-        if not isinstance(value, str):
-            raise ContractError(f"observation '{key}' from {call}(): expected text, got {_kind(value)}")
-        if len(value.encode()) > TEXT_BYTES:
-            raise ContractError(f"observation '{key}' from {call}(): text of more than {TEXT_BYTES} bytes")
-        return
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if dtype is None or str(dtype) != space.dtype or shape != tuple(space.shape):
-        got = f"{dtype} {shape}" if dtype is not None else _kind(value)
-        raise ContractError(
-            f"observation '{key}' from {call}(): expected {space.dtype} {tuple(space.shape)}, got {got}"
-        )
-    # The sum of floats is finite only where all are; one pass, no temporary.
-    if dtype.kind == "f" and not math.isfinite(value.sum()) and not np.isfinite(value).all():
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
-        error = ContractError(f"observation '{key}' from {call}() is {value[index]} at index {index}")
-        error.add_note(np.array2string(value, threshold=100))
-        raise error
-
-
-def _load(reference: dict[str, str]) -> Any:
-    """Code by importable name, or as pickled bytes (stage functions, which may live in a workflow file)."""
-    if "pickle" in reference:
-        return pickle.loads(bytes.fromhex(reference["pickle"]))
-    found: Any = importlib.import_module(reference["module"])
-    for part in reference["name"].split("."):
-        found = getattr(found, part)
-    return found
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else type(value).__name__
-
-
 def _read(descriptor: int, size: int) -> bytes:
     """Exactly `size` bytes, or nothing at the end of the stream."""
     data = b""
@@ -241,13 +211,9 @@ def _read(descriptor: int, size: int) -> bytes:
     return data
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Ask Linux for SIGKILL when the starting thread ends: a hung simulator reads no end of input."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,44 +5,32 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 import attrs
 
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.runtime import wire
+from ebrl.runtime.order import THREAD_POOLS, EnvironmentOrder, start
+from ebrl.runtime.process_log import ProcessLog
+from ebrl.runtime.warm import WarmProcess
 
-THREAD_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# -P: the folder that the run was started in must not shadow the standard library.
-_PROGRAM = (sys.executable, "-P", "-m", "ebrl.runtime.child")
+__all__ = [
+    "THREAD_POOLS",
+    "EnvironmentGone",
+    "EnvironmentOrder",
+    "EnvironmentProcess",
+    "Reply",
+    "image",
+    "leave",
+    "start",
+]
+
 _GRACE_S = 1.0  # for simulators to close, before they are killed
-_LAST_WORDS = 4000  # bytes of its log that are shown of a process that ended
-
-
-@attrs.define(frozen=True, kw_only=True)
-class EnvironmentOrder:
-    """Everything an environment process needs to know to be born."""
-
-    name: str
-    """For messages: ``robosuite:Lift``."""
-    factory: Mapping[str, str]
-    """Importable reference to what makes the simulator."""
-    target: str
-    options: Mapping[str, Any]
-    program: Mapping[str, str]
-    """Reference to the simulation stage's function."""
-    path: Sequence[str] = ()
-    """Folders to import from, such as that of the workflow file."""
-    threads: int = 1
-    log_folder: str | None = None
 
 
 @attrs.define(frozen=True)
@@ -67,50 +55,66 @@ class EnvironmentGone(Exception):
         self.exit_code = exit_code
 
 
-class EnvironmentProcess:
-    """One child process. All methods must be called from the thread that made it."""
+class Life(Protocol):
+    """A process, spawned or forked."""
 
-    def __init__(self, index: int, order: EnvironmentOrder, memory: int) -> None:
-        self.index = index
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class EnvironmentProcess:
+    """One child process. All methods must be called from the thread that made it.
+
+    With `warm` it is forked from there as soon as that is ready: call `begin` then. Where forking turns out to be
+    unsafe, and without `warm`, it is spawned.
+    """
+
+    def __init__(
+        self, index: int, order: EnvironmentOrder, memory: int, number: int = 0, *, warm: WarmProcess | None = None
+    ) -> None:
+        self.index, self.number = index, number
         self.order = order
         self.spec: SimulatorSpec | None = None
-        self._log = _open_log(order.log_folder, index)
-        self._born_at = self._log_size()  # what follows in the log is this process's own
-        self.descriptor, writing = os.pipe()
-        os.set_blocking(self.descriptor, False)
-        # The order may be larger than a pipe: writing it must not wait for the process to come up.
-        with tempfile.TemporaryFile() as paper:
-            pickle.dump(_as_plain_data(order), paper, 4)
-            paper.flush()
-            paper.seek(0)
-            try:
-                self._process = subprocess.Popen(
-                    [*_PROGRAM, str(memory), str(writing), str(paper.fileno()), str(os.getpid())],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._log,
-                    pass_fds=(memory, writing, paper.fileno()),
-                    env=os.environ | dict.fromkeys(THREAD_POOLS, str(order.threads)),
-                    bufsize=0,
-                    start_new_session=True,  # the terminal's Ctrl-C is for the driver; what it starts dies with it
-                )
-            except BaseException:
-                os.close(self.descriptor)
-                self._log.close()
-                raise
-            finally:
-                os.close(writing)
+        self.import_s: float | None = None
+        """How long the simulator took to import, once `spec` is known and where its adapter can say so."""
+        self._memory, self._warm = memory, warm
+        self._life: Life | None = None
+        self._recording = False
         self._buffer = b""
-        assert self._process.stdin is not None
-        self._commands = self._process.stdin.fileno()
+        self._log = ProcessLog(order.log_folder, f"environment-{index}")
+        self.descriptor, self._writing = os.pipe()
+        self._reading, self._commands = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the process, unless it has been started or must still wait for the warm one."""
+        if self._life is not None or self.descriptor < 0 or (self._warm is not None and self._warm.state == "warming"):
+            return
+        try:
+            if self._warm is not None:
+                self._life = self._warm.fork(self._memory, self._writing, self._reading, self._log.file.fileno())
+            if self._life is None:
+                pipes = (self._memory, self._writing)
+                self._life = start("ebrl.runtime.child", self.order, pipes, self._log.file, stdin=self._reading)
+        except BaseException:
+            self._close()
+            raise
+        self._close_theirs()
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """Until the process has begun, that of the warm one."""
+        if self._life is None:
+            assert self._warm is not None
+            return self._warm.pid
+        return self._life.pid
 
     def attach(self, layout: Mapping[str, Any]) -> None:
         """Tell the process which row of the shared memory is its own."""
-        data = json.dumps({"layout": layout, "row": self.index}).encode()
+        data = json.dumps({"layout": layout, "row": self.index, "number": self.number}).encode()
         self._write(wire.COMMAND.pack(wire.ATTACH, len(data)) + data)
 
     def reset(self, seed: int) -> None:
@@ -119,6 +123,16 @@ class EnvironmentProcess:
     def step(self, count: int, *, first: bool) -> None:
         """Execute `count` further actions of the chunk in the slot; `first` starts a new chunk."""
         self._write(wire.COMMAND.pack(wire.STEP, -count if first else count))
+
+    def record(self, wanted: bool) -> None:
+        """Whether the replies to resets and steps carry an image from now on; see `image`."""
+        if wanted or self._recording:
+            self._write(wire.COMMAND.pack(wire.RECORD, int(wanted)))
+        self._recording = wanted
+
+    def render(self) -> None:
+        """Ask for an image; see `image`."""
+        self._write(wire.COMMAND.pack(wire.RENDER, 0))
 
     def receive(self) -> Reply | None:
         """The next complete reply, None if it has not arrived; raises EnvironmentGone."""
@@ -138,39 +152,48 @@ class EnvironmentProcess:
             failure = json.loads(text)
             raise EnvironmentGone(failure["message"], failure["detail"], failure["hint"], failure["exit_code"])
         if kind == wire.READY:
-            self.spec = pickle.loads(bytes.fromhex(text))
+            self._ready(text)
         outcome = None if success < 0 else bool(success)
         return Reply(kind, bool(terminated), bool(truncated), outcome, steps, elapsed_s, text)
 
+    def _ready(self, text: str) -> None:
+        try:
+            found = wire.loads(bytes.fromhex(text))
+        except Exception as error:  # the spec holds something of a package that only the simulator has
+            raise EnvironmentGone(
+                f"the spec of {self.order.name} cannot be read here: {type(error).__name__}: {error}",
+                hint="a spec holds plain values and numpy arrays only",
+            ) from error
+        self.spec, self.import_s = found["spec"], found["import_s"]
+
     @property
     def ended(self) -> bool:
-        return self._process.poll() is not None
+        return self.descriptor < 0 or (self._life is not None and self._life.poll() is not None)
 
     def autopsy(self) -> EnvironmentGone:
         """How the process ended, with the last lines it wrote."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        code = self._process.poll()
+        code = None
+        if self._life is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._life.wait(1.0)
         if code is None:
             how = "environment process closed its reply pipe"
         elif code < 0:
             how = f"environment process was killed by {_signal_name(-code)}"
         else:
             how = f"environment process exited with code {code}"
-        return EnvironmentGone(how, self._last_words(self._born_at))
+        return EnvironmentGone(how, self._log.last_words())
 
     def dump_stack(self) -> str:
         """The Python stacks of a process that hangs, as far as it still answers."""
-        before = seen = self._log_size()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGUSR1)
-        for _ in range(50):
-            time.sleep(0.01)
-            size = self._log_size()
-            if size == seen > before:  # written to its end
-                break
-            seen = size
-        return self._last_words(before)
+        if self._life is None:
+            return "" if self._warm is None else self._warm.dump_stack()
+
+        def ask() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGUSR1)
+
+        return self._log.answer(ask)
 
     def close(self) -> None:
         """Ask the process to leave; see `leave`."""
@@ -181,16 +204,26 @@ class EnvironmentProcess:
         """End the process now, with all that it started. Safe to call twice."""
         if self.descriptor < 0:
             return
-        # The session outlives its leader while other members do, so this reaches them in any case.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+        if self._life is not None:
+            # The session outlives its leader while other members do, so this reaches them in any case.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._life.wait()
+        self._close()
+
+    def _close(self) -> None:
+        self._close_theirs()
         os.close(self.descriptor)
+        os.close(self._commands)
         self.descriptor = -1
         self._log.close()
+
+    def _close_theirs(self) -> None:
+        """The process alone holds its ends of the pipes, so that its end is theirs."""
+        for end in (self._reading, self._writing):
+            if end >= 0:
+                os.close(end)
+        self._reading = self._writing = -1
 
     def _write(self, data: bytes) -> None:
         # A dead reader shows as the end of its reply pipe; one place handles that.
@@ -198,15 +231,11 @@ class EnvironmentProcess:
             while data:
                 data = data[os.write(self._commands, data) :]
 
-    def _last_words(self, since: int) -> str:
-        size = self._log_size()
-        start = max(since, size - _LAST_WORDS)
-        lines = os.pread(self._log.fileno(), size - start, start).decode(errors="replace").splitlines()
-        # The fault handler lists every native module that is loaded.
-        return "\n".join(line for line in lines if not line.startswith("Extension modules:")).strip()
 
-    def _log_size(self) -> int:
-        return os.fstat(self._log.fileno()).st_size
+def image(reply: Reply) -> Any:
+    """The array that answers `EnvironmentProcess.render`; None where the simulator has no `render`. After `record`
+    the array that a reply carries, or a sentence that says why there is none."""
+    return wire.loads(bytes.fromhex(reply.text)) if reply.text else None
 
 
 def leave(processes: Sequence[EnvironmentProcess]) -> None:
@@ -218,26 +247,6 @@ def leave(processes: Sequence[EnvironmentProcess]) -> None:
         time.sleep(0.005)
     for process in processes:
         process.kill()
-
-
-def _as_plain_data(order: EnvironmentOrder) -> dict[str, Any]:
-    # Options are pickled on their own: what they need may be importable only from the order's path.
-    return {
-        "name": order.name,
-        "factory": dict(order.factory),
-        "target": order.target,
-        "options": pickle.dumps(dict(order.options), 4),
-        "program": dict(order.program),
-        "path": list(order.path),
-    }
-
-
-def _open_log(folder: str | None, index: int) -> IO[bytes]:
-    """What the process prints; without a folder a nameless file, since it may say why the process ended."""
-    if folder is None:
-        return tempfile.TemporaryFile()
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return open(Path(folder) / f"environment-{index}.log", "ab+")
 
 
 def _signal_name(number: int) -> str:

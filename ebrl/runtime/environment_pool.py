@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,10 +14,12 @@ from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply,
 from ebrl.runtime.environment_state import EnvironmentState
 from ebrl.runtime.loop import Loop
 from ebrl.runtime.rollout_settings import RolloutSettings
+from ebrl.runtime.warm import WarmProcess
 
 
 class EnvironmentPool:
-    """`states` are in order of row; the state of a row changes when its process is replaced.
+    """`states` are in order of row; the state of a row changes when its process is replaced. Where that is safe,
+    they are forked from one warm process.
 
     on_reply: (row, state, what the process said).
     on_lost: (row, state, account of the loss as of `faults.account`); a replacement starts after it.
@@ -41,7 +44,11 @@ class EnvironmentPool:
         self._first_given_up: EnvironmentGone | None = None
         self._any_started = False
         self.states: list[EnvironmentState] = []
+        self._warm: WarmProcess | None = None
         try:
+            if settings.num_envs > 1 and sys.platform == "linux":
+                self._warm = WarmProcess(settings.order)
+                loop.watch(self._warm, self._warmed)
             for row, number in enumerate(settings.numbers):
                 episode, replay = settings.resume.get(number, (0, ()))
                 self.states.append(self._start(row, episode, replay))
@@ -65,20 +72,42 @@ class EnvironmentPool:
                 if self.states[row] is state and state.work != "gone":
                     self._lose(row, state.process.autopsy())
 
+    def recycle(self, row: int) -> None:
+        """Give `row` a fresh process for its next episode; the window that it records in goes on."""
+        old = self.states[row]
+        self._loop.forget(old.process.descriptor)
+        old.process.kill()  # it runs nothing, and a simulator that leaks need not be asked to tidy up
+        fresh = self._start(row, old.episode)
+        fresh.window, fresh.left = old.window, old.left
+        self.states[row] = fresh
+
     def close(self) -> None:
         """End all processes. Safe to call twice."""
         leave([state.process for state in self.states])
+        if self._warm is not None:
+            self._warm.close()
 
     def _start(self, row: int, episode: int, replay: Sequence[Array] = (), restarts: int = 0) -> EnvironmentState:
-        process = EnvironmentProcess(row, self._settings.order, self._memory)
-        self._loop.watch(process.descriptor, partial(self._readable, row))
         number, now = self._settings.numbers[row], time.monotonic()
+        process = EnvironmentProcess(row, self._settings.order, self._memory, number, warm=self._warm)
+        self._loop.watch(process.descriptor, partial(self._readable, row))
         return EnvironmentState(process, number, episode, list(replay), restarts, began_s=now)
+
+    def _warmed(self) -> None:
+        """The warm process said something, or has ended: what has waited for it begins."""
+        warm = self._warm
+        assert warm is not None
+        warm.receive()
+        if warm.state == "gone":
+            self._loop.forget(warm)
+        for row in self.alive:
+            self.states[row].process.begin()
 
     def _readable(self, row: int) -> None:
         state = self.states[row]
         try:
-            while (reply := state.process.receive()) is not None:
+            # A reply may end an episode, and with it this process.
+            while self.states[row] is state and (reply := state.process.receive()) is not None:
                 self._any_started = True
                 self._on_reply(row, state, reply)
         except EnvironmentGone as gone:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,12 @@ import numpy as np
 from ebrl.backends.protocols import Policy
 from ebrl.graph.items import Batch, Episode, Observation
 from ebrl.graph.model import Node
+from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.assignment import Assignment
+from ebrl.runtime.filming import Filming
+from ebrl.runtime.reporting import tell
 from ebrl.runtime.rollout import Rollout, RolloutSettings
+from ebrl.runtime.rollout_settings import fault_settings
 from ebrl.runtime.simulation import environment_order
 
 
@@ -20,10 +25,15 @@ class Environments:
     """A few environment processes of one simulator. They start with the first `run` and stay."""
 
     def __init__(
-        self, settings: RolloutSettings, on_lost: Callable[[dict[str, Any]], None] = lambda lost: None
+        self,
+        settings: RolloutSettings,
+        on_lost: Callable[[dict[str, Any]], None] = lambda lost: None,
+        videos: Path | None = None,
     ) -> None:
+        """`videos`: the folder for films of episodes; None where this process cannot reach the run's directory."""
         self._settings = settings
         self._on_lost = on_lost
+        self._videos = videos
         self._rollout: Rollout | None = None
         self._finished: deque[Episode] = deque()
         self._actor = _LocalActor()
@@ -42,18 +52,25 @@ class Environments:
                 seed=assignment.seed,
                 purpose=node.name,
                 in_order=True,
+                **fault_settings(node.options, ResourcePool.discover().memory_mib),
             ),
             on_lost,
+            assignment.videos,
         )
 
     def __len__(self) -> int:
         return self._settings.num_envs
 
-    def run(self, policy: Policy, episodes: int, *, deterministic: bool = True) -> Iterator[Episode]:
+    def run(
+        self, policy: Policy, episodes: int, *, deterministic: bool = True, record: int = 0, title: str = ""
+    ) -> Iterator[Episode]:
         """Play `episodes` whole episodes with `policy` and yield each as it ends.
 
         Every call plays the same episodes: episode i belongs to environment i modulo their number, and
         its start depends on the run's seed, the environment and how often it played before in this call.
+
+        record: make videos of the first so many, named by `title`; see `Filming`. Raises UsageError where that
+            needs a package that is missing.
         """
         rollout = self._rollout
         if rollout is None:
@@ -65,13 +82,37 @@ class Environments:
                 on_episode=self._finished.append,
             )
         self._actor.play(rollout, policy, deterministic)
+        rollout.camera = filming = self._filming(rollout, min(record, episodes), title)
         rollout.restart()
         self._finished.clear()
         rollout.admit(0, episodes, 0)
-        for _ in range(episodes):
-            while not self._finished:
-                rollout.poll(0.5)
-            yield self._finished.popleft()
+        try:
+            for _ in range(episodes):
+                while not self._finished:
+                    rollout.poll(0.5)
+                episode = self._finished.popleft()
+                if filming is not None:
+                    filming.over(episode)
+                yield episode
+        finally:
+            if filming is not None:
+                filming.close()
+
+    def _filming(self, rollout: Rollout, count: int, title: str) -> Filming | None:
+        if not count:
+            return None
+        if self._videos is None:
+            tell("warning", message="no videos: they are kept only where a stage runs beside the run's directory")
+            return None
+        return Filming(
+            folder=self._videos,
+            title=title,
+            count=count,
+            environments=len(self),
+            hz=lambda: None if rollout.spec is None else rollout.spec.control_hz,
+            say=lambda message: tell("warning", message=message),
+            shown=lambda path: tell("video", path=str(path)),
+        )
 
     def close(self) -> None:
         if self._rollout is not None:

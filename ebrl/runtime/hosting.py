@@ -11,9 +11,10 @@ from ebrl.backends.registry import load_policy
 from ebrl.errors import EbrlError, StageError
 from ebrl.graph.items import Batch, Weights
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
-from ebrl.graph.source import user_traceback
+from ebrl.graph.source import raised_by_engine, user_traceback
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.environment import THREAD_POOLS
+from ebrl.runtime.failure import text_of
 from ebrl.runtime.reporting import Report, State, collect
 
 
@@ -23,7 +24,7 @@ class Host:
     def __init__(self, assignment: Assignment, on_lost: Callable[[dict[str, Any]], None]) -> None:
         """`on_lost` hears of environments that the stage lost, if it has any."""
         self._on_lost = on_lost
-        sys.path[:0] = [path for path in assignment.path if path not in sys.path]
+        find_modules(assignment)
         self.assignment = assignment
         self.node: Node = assignment.node()
         self.policy: Any = None
@@ -48,7 +49,10 @@ class Host:
             self.policy.load(weights.arrays)
 
     def call(self, **ports: Any) -> Any:
-        """The function's result; what it raises becomes a StageError with its traceback."""
+        """The function's result; what it raises becomes a StageError with its traceback.
+
+        Errors that the engine raises inside it, such as SimulatorNotFound of its environments, stay what they are.
+        """
         arguments = self._filled | self._named(ports)
         if self._weights_port is not None and self.weights is not None:
             arguments[self._weights_port] = self.weights
@@ -56,9 +60,9 @@ class Host:
             result = self.node.stage.function(**arguments)
             # A generator runs here, where what it raises and reports belongs to its stage.
             return Batch(list(result)) if isinstance(result, Iterator) else result
-        except EbrlError:
-            raise
         except BaseException as error:  # sys.exit() in a stage is an error of that stage
+            if isinstance(error, EbrlError) and raised_by_engine(error):
+                raise
             raise failure(self.node, error) from error
 
     def reported(self, **ports: Any) -> tuple[Any, Report]:
@@ -95,10 +99,13 @@ class Host:
 
 def failure(node: Node, error: BaseException) -> StageError:
     """A user's exception as the error of its stage."""
-    kind = type(error).__name__
-    return StageError(
-        f"{kind}: {error}" if str(error) else kind, where=node.name, place=node.place, detail=user_traceback(error)
-    )
+    message = error.message if isinstance(error, EbrlError) else text_of(error)
+    return StageError(message, where=node.name, place=node.place, detail=user_traceback(error))
+
+
+def find_modules(assignment: Assignment) -> None:
+    """Make the modules beside the workflow importable; they come last, so that none hides one that others need."""
+    sys.path += [path for path in assignment.path if path not in sys.path]
 
 
 def use_threads(count: int) -> None:

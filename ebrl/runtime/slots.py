@@ -1,4 +1,5 @@
-"""Slots: one row per environment in anonymous shared memory. Standard library and numpy only.
+"""Slots: one row per environment in anonymous shared memory. Standard library and numpy only,
+Python 3.8 on.
 
 The simulation worker owns the memory and hands its file descriptor on; environment processes inherit it,
 the generation worker receives it over a Unix socket. The memory has no name, so nothing can be left behind.
@@ -33,11 +34,12 @@ def anonymous_memory() -> int:
 def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
     """Names, types and offsets of all fields, as plain data that can be sent."""
     action = spec.action
-    fields: dict[str, tuple[str, tuple[int, ...]]] = {
+    observations: dict[str, tuple[str, tuple[int, ...]]] = {
         OBSERVATION + key: (f"S{TEXT_BYTES}" if space.dtype == "str" else space.dtype, tuple(space.shape))
         for key, space in spec.observation.items()
     }
-    fields |= {
+    fields = {
+        **observations,
         "actions": (action.dtype, (chunk, *action.shape)),
         "log_probs": ("float32", (chunk, int(np.prod(action.shape, dtype=int)))),
         "rewards": ("float32", (chunk,)),

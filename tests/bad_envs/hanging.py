@@ -55,3 +55,17 @@ class Slow(Faulty):
 
     def fault(self) -> None:
         time.sleep(self.step_s)
+
+
+class SlowReset(Faulty):
+    """`reset` takes its time."""
+
+    def __init__(self, target: str, *, reset_s: float, **options: Any) -> None:
+        super().__init__(target, **options)
+        self.reset_s = reset_s
+
+    def reset(self, seed: int) -> Observation:
+        super().reset(seed)
+        if self.chosen():
+            time.sleep(self.reset_s)
+        return self.look()

@@ -70,3 +70,44 @@ class ReusedArray(Counting):
     def look(self) -> Observation:
         self.shown["state"][:] = super().look()["state"]
         return self.shown
+
+
+class Late(Faulty):
+    """What step `at` returns goes through `spoil` first."""
+
+    def step(self, action: Any) -> Any:
+        step = super().step(action)
+        return self.spoil(step) if self.count == self.at and self.chosen() else step
+
+    def spoil(self, step: Step) -> Any: ...
+
+
+class LateType(Late):
+    """float64 where float32 is declared."""
+
+    def spoil(self, step: Step) -> Step:
+        return step._replace(observation=Observation(state=step.observation["state"].astype(np.float64)))
+
+
+class LateShape(Late):
+    def spoil(self, step: Step) -> Step:
+        return step._replace(observation=Observation(state=np.zeros(14, np.float32)))
+
+
+class LateKey(Late):
+    def spoil(self, step: Step) -> Step:
+        return step._replace(observation=Observation())
+
+
+class LateNothing(Late):
+    """Forgets the observation."""
+
+    def spoil(self, step: Step) -> Step:
+        return step._replace(observation=None)  # type: ignore[arg-type]
+
+
+class LateNoStep(Late):
+    """Forgets to return."""
+
+    def spoil(self, step: Step) -> None:
+        return None

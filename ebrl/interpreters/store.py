@@ -1,0 +1,129 @@
+"""Where the environments of backends lie on this machine, and which of them are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ebrl.errors import UsageError
+
+HOME = "EBRL_HOME"
+"""Environment variable: the folder where EBRL keeps what outlives a run."""
+
+
+def home() -> Path:
+    """$EBRL_HOME, otherwise the user's data folder of this system."""
+    if chosen := os.environ.get(HOME):
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "ebrl"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ebrl"
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Marker:
+    """Written last: an environment without it was not built to its end."""
+
+    pins: str
+    """`Pins.digest` of what it was built from."""
+    python: str
+    """``3.11.7``"""
+    packages: Mapping[str, str]
+    """Installed distributions with their versions."""
+    size_mib: int
+    created: str
+    """ISO date and time."""
+
+
+@attrs.define(frozen=True)
+class IsolatedEnvironment:
+    """The virtual environment of one backend."""
+
+    name: str
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name or self.name.startswith(".") or os.sep in self.name:
+            raise UsageError(f"{self.name!r} is no name of an environment")
+
+    @property
+    def folder(self) -> Path:
+        return home() / "environments" / self.name
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def log(self) -> Path:
+        """What was said while it was built."""
+        return self.folder.with_name(f"{self.name}.log")
+
+    def marker(self) -> Marker | None:
+        """None while it does not exist or is half-built."""
+        try:
+            return Marker(**json.loads(self._marker.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def complete(self, marker: Marker) -> None:
+        """Declare the environment usable."""
+        draft = self._marker.with_suffix(".new")
+        draft.write_text(json.dumps(attrs.asdict(marker), indent=1))
+        draft.replace(self._marker)
+
+    def remove(self) -> int:
+        """Delete it, if it is there; returns the MiB that this freed."""
+        if not self.folder.is_dir():
+            return 0
+        with contextlib.suppress(FileNotFoundError):
+            self._marker.unlink()  # first: from now on nobody uses it
+        size_mib = self.size_mib()
+        shutil.rmtree(self.folder)
+        self.log.unlink(missing_ok=True)
+        return size_mib
+
+    def size_mib(self) -> int:
+        """What it takes on the disk."""
+        files: dict[tuple[int, int], int] = {}  # by inode: uv links files
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    status = os.lstat(os.path.join(folder, name))
+                    files[status.st_dev, status.st_ino] = status.st_blocks * 512
+        return -(-sum(files.values()) // 2**20)
+
+    @contextlib.contextmanager
+    def locked(self, on_wait: Callable[[str], Any]) -> Iterator[None]:
+        """Hold it against other processes; `on_wait` hears who holds it, if somebody does."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.folder.with_name(f"{self.name}.lock"), "a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                on_wait(f"process {lock.read().strip() or 'unknown'} works on {self.name}: waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+            lock.truncate(0)
+
+    @property
+    def _marker(self) -> Path:
+        return self.folder / "ebrl.json"
+
+
+def existing() -> list[str]:
+    """Names of the environments on this machine, the half-built ones included."""
+    folder = home() / "environments"
+    return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

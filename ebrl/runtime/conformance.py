@@ -1,0 +1,83 @@
+"""Conformance from outside: the suite of `ebrl.backends.conformance` in the interpreter of a simulator."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from ebrl.backends.conformance import CHECKS, Outcome
+from ebrl.runtime.environment import EnvironmentOrder, start
+
+
+def outcomes(order: EnvironmentOrder, *, limit_s: float = 300.0) -> Iterator[Outcome]:
+    """Every check as it ends. One that crashes its process, or does not end within `limit_s` seconds, fails with how
+    the process ended or where it hangs; the checks after it are not run."""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as log, open(reading, "rb", buffering=0) as reply:
+        try:
+            process = start("ebrl.backends.conformance.remote", order, (writing,), log)
+        finally:
+            os.close(writing)
+        try:
+            yield from _heard(process, reply, log, limit_s)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _heard(process: subprocess.Popen[bytes], reply: IO[bytes], log: IO[bytes], limit_s: float) -> Iterator[Outcome]:
+    heard, count = b"", 0
+    end_s = time.monotonic() + limit_s
+    while True:
+        if not select.select([reply], [], [], max(0.0, end_s - time.monotonic()))[0]:
+            yield _broken_off(count, f"no end within {limit_s:g} s", _stack(process, log))
+            return
+        if not (part := reply.read(65536)):
+            yield _broken_off(count, _how_it_ended(process), _last_words(log))
+            return
+        *lines, heard = (heard + part).split(b"\n")
+        for line in lines:
+            if not line:
+                return
+            count, end_s = count + 1, time.monotonic() + limit_s
+            yield Outcome(**json.loads(line))
+
+
+def _broken_off(count: int, message: str, detail: str) -> Outcome:
+    """The outcome of the check that ran when `count` had ended."""
+    check = CHECKS[min(count, len(CHECKS) - 1)]
+    return Outcome(check.name, check.rule, "failed", message, detail=detail)
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    code = process.wait()
+    if code >= 0:
+        return f"the process exited with code {code}"
+    try:
+        return f"the process was killed by {signal.Signals(-code).name}"
+    except ValueError:  # one of the real-time signals
+        return f"the process was killed by signal {-code}"
+
+
+def _stack(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
+    before = os.fstat(log.fileno()).st_size
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.3)
+    return _last_words(log, before)
+
+
+def _last_words(log: IO[bytes], since: int = 0) -> str:
+    size = os.fstat(log.fileno()).st_size
+    start_at = max(since, size - 4000)
+    return os.pread(log.fileno(), size - start_at, start_at).decode(errors="replace").strip()

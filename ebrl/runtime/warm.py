@@ -1,0 +1,172 @@
+"""The warm process of a rollout: it has imported the simulator, and environments are forked from it.
+
+This is the worker's side; `warm_child` runs in the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from functools import partial
+
+import psutil
+
+from ebrl.runtime import wire
+from ebrl.runtime.order import EnvironmentOrder, start
+from ebrl.runtime.process_log import ProcessLog
+
+_FORK_S = 10.0  # a fork takes milliseconds; who does not answer at all is given up
+
+
+class WarmProcess:
+    """All methods must be called from the thread that made it. `state` is warming, then ready, then gone.
+
+    It is gone at once where forking would be unsafe; `warm_child` says when that is.
+    """
+
+    def __init__(self, order: EnvironmentOrder) -> None:
+        self.state = "warming"
+        self._ended: dict[int, int] = {}
+        self._forked: list[int] = []
+        self._log = ProcessLog(order.log_folder, "warm")
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        try:
+            self._process = start(
+                "ebrl.runtime.warm_child", order, (theirs.fileno(),), self._log.file, stdin=subprocess.DEVNULL
+            )
+        except BaseException:
+            self._socket.close()
+            self._log.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """Readable when `receive` has something to do."""
+        return self._socket.fileno()
+
+    def receive(self) -> None:
+        """Take in what the process has said, without waiting."""
+        while self.state != "gone":
+            try:
+                said = self._socket.recv(wire.WARM.size)
+            except BlockingIOError:
+                return
+            except OSError:
+                said = b""
+            if not said:
+                self.state = "gone"
+                return
+            kind, pid, code = wire.WARM.unpack(said)
+            if kind == wire.WARMED:
+                self.state = "ready"
+            elif kind == wire.FORKED:
+                self._forked.append(pid)
+            else:
+                self._ended[pid] = code
+
+    def fork(self, memory: int, reply: int, commands: int, log: int) -> ForkedProcess | None:
+        """A new environment process that uses these descriptors; None where there is none to be had any more."""
+        if self.state != "ready":
+            return None
+        try:
+            socket.send_fds(self._socket, [b"fork"], [memory, reply, commands, log])
+        except OSError:
+            self.state = "gone"
+            return None
+        end_s = time.monotonic() + _FORK_S
+        while not self._forked:
+            self.receive()
+            if self.state == "gone":
+                return None
+            if not self._forked and not self._wait(end_s - time.monotonic()):
+                self._kill()  # what it still forks must not come to life beside its successor
+                self.state = "gone"
+                return None
+        return ForkedProcess(self, self._forked.pop())
+
+    def code(self, pid: int) -> int | None:
+        """The exit code of a process that was forked here, negative for a signal; None while it lives."""
+        self.receive()
+        if pid not in self._ended and self.state == "gone" and not _lives(pid):
+            return -signal.SIGKILL  # what it forked ends with it
+        return self._ended.get(pid)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until the process says something, at most `timeout_s`."""
+        self._wait(timeout_s)
+
+    def dump_stack(self) -> str:
+        """Where it hangs, and what it may have forked to try: one after the other, as both write into one file."""
+        return "\n".join(self._log.answer(partial(_ask, pid)) for pid in [self.pid, *self._trying()])
+
+    def _trying(self) -> list[int]:
+        """Its children but for environments, which have sessions of their own."""
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            children = [child.pid for child in psutil.Process(self.pid).children()]
+            return [pid for pid in children if os.getsid(pid) == self.pid]
+        return []
+
+    def close(self) -> None:
+        """End it, and all that was forked from it. Safe to call twice."""
+        self.state = "gone"
+        if self._socket.fileno() < 0:
+            return
+        self._socket.close()
+        self._kill()
+        self._process.wait()
+        self._log.close()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _wait(self, timeout_s: float) -> bool:
+        if self._socket.fileno() < 0:
+            time.sleep(min(timeout_s, 0.01))
+            return False
+        return bool(select.select([self._socket], [], [], max(0.0, timeout_s))[0])
+
+
+class ForkedProcess:
+    """One environment process, a child of the warm one: as much of `subprocess.Popen` as is needed."""
+
+    def __init__(self, warm: WarmProcess, pid: int) -> None:
+        self._warm = warm
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        return self._warm.code(self.pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        end_s = time.monotonic() + (3600.0 if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if (left_s := end_s - time.monotonic()) <= 0:
+                raise subprocess.TimeoutExpired("environment", timeout or 0.0)
+            if self._warm.state == "gone":
+                time.sleep(0.005)  # until the system has cleared it away
+            else:
+                self._warm.wait(left_s)
+        return code
+
+
+def _ask(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
