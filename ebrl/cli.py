@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from ebrl import env_commands
 from ebrl.errors import EbrlError, Interrupted, UsageError, did_you_mean
 from ebrl.graph.plan import SCHEDULES
+from ebrl.observe.output import Output
 
 if TYPE_CHECKING:
     from ebrl.graph.model import Graph
+    from ebrl.observe.run_config import RunConfig
 
 app = typer.Typer(
     name="ebrl",
@@ -36,6 +39,12 @@ Settings = Annotated[
 Schedule = Annotated[str | None, typer.Option(metavar="|".join(SCHEDULES), help="Barriers: ebrl has none, sync all.")]
 
 
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise typer.BadParameter("the name is empty")
+    return Path(text)
+
+
 def reported(command: Callable[..., None]) -> Callable[..., None]:
     """Turn what a command raises into a message on stderr and an exit code."""
 
@@ -44,21 +53,26 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except Interrupted as error:
-            print(error.message, file=sys.stderr)
+            _say(error.message)
             raise typer.Exit(error.exit_code) from None
         except EbrlError as error:
-            print(error.render(), file=sys.stderr)
+            _say(error.render())
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             raise typer.Exit(Interrupted.exit_code) from None
         except (typer.Exit, BrokenPipeError):
             raise
         except Exception:
-            traceback.print_exc()
-            print(f"This is a bug in ebrl {_version()}: please report it with the lines above.", file=sys.stderr)
+            _say(traceback.format_exc() + f"This is a bug in ebrl {_version()}: please report it with the lines above.")
             raise typer.Exit(1) from None
 
     return guarded
+
+
+def _say(text: str) -> None:
+    errors = Output(sys.stderr)
+    print(text, file=errors)
+    errors.flush()
 
 
 def _print_version(wanted: bool) -> None:
@@ -88,29 +102,37 @@ def run(
         str | None, typer.Option(metavar="tcp://HOST:PORT", help="Use this Dask scheduler instead of a local one.")
     ] = None,
     run_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to keep the run; otherwise runs/<workflow>-<time>.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=_folder, help="Where to keep it; otherwise runs/<workflow>-<time>."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="All randomness comes from it; otherwise 0.")] = None,
+    seed: Annotated[int | None, typer.Option(help="All randomness comes from it; otherwise 0.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue this run from its newest checkpoint.")
+        Path | None, typer.Option(metavar="RUN", parser=_folder, help="Continue this run from its newest checkpoint.")
+    ] = None,
+    record_video: Annotated[
+        str | None, typer.Option(metavar="every=N", help="Film an episode in the evaluation of every N-th iteration.")
     ] = None,
 ) -> None:
     """Run a workflow, or continue a run."""
+    from ebrl.observe.run_config import LARGEST_SEED, RunConfig
+
     _check_schedule(schedule)
     if scheduler is not None:
         _check_address(scheduler)
+    if seed is not None and not 0 <= seed <= LARGEST_SEED:
+        raise UsageError(f"--seed must be a whole number from 0 to {LARGEST_SEED}, got {seed}")
     if resume is not None:
         _refuse_with_resume(run_dir=run_dir, seed=seed)
-        from ebrl.observe.run_directory import RunConfig
-
         config = RunConfig.read(resume)
         target = target or _stored_target(config.file, config.workflow)
-        graph = _graph(target, settings, stored=config.parameters)
+        graph = _graph(target, settings, stored=config)
         schedule, seed = schedule or config.schedule, config.seed
     elif target is None:
         raise UsageError("no workflow file is given", hint="ebrl run FILE[:NAME], or ebrl run --resume RUN")
     else:
         graph = _graph(target, settings)
+    if record_video is not None:
+        graph = _recorded(graph, record_video)
     _launch(
         graph, run_dir=run_dir, schedule=schedule or SCHEDULES[0], scheduler=scheduler, seed=seed or 0, resume=resume
     )
@@ -166,13 +188,16 @@ def worker(
     join(address)
 
 
+env_commands.mount(app, reported)
+
+
 def main() -> None:
     """Entry point of the program `ebrl`."""
     app()
 
 
-def _graph(target: str, settings: list[str] | None, stored: Mapping[str, Any] | None = None) -> Graph:
-    """The checked graph of a workflow file; `settings` override the `stored` parameters of an earlier run."""
+def _graph(target: str, settings: list[str] | None, stored: RunConfig | None = None) -> Graph:
+    """The checked graph of a workflow file; `settings` override the parameters of the `stored` earlier run."""
     from ebrl.graph.load import load_workflow
 
     workflow = load_workflow(target)
@@ -180,10 +205,25 @@ def _graph(target: str, settings: list[str] | None, stored: Mapping[str, Any] | 
         return workflow.with_settings(settings or [])
 
     from ebrl.graph.parameters import settings_from_text
-    from ebrl.observe.run_directory import restored_parameters
+    from ebrl.observe.run_config import restored_parameters
 
+    if workflow.__name__ != stored.workflow:
+        raise UsageError(
+            f"that run is of workflow {stored.workflow!r}, not of {workflow.__name__!r}",
+            place=workflow.place,
+            hint=f"name it: ebrl run FILE:{stored.workflow} --resume RUN, or start a new run",
+        )
     changed = settings_from_text(workflow.function, settings or [])
-    return workflow(**{**restored_parameters(workflow.function, stored), **changed})
+    return workflow(**{**restored_parameters(workflow.function, stored.parameters), **changed})
+
+
+def _recorded(graph: Graph, wish: str) -> Graph:
+    from ebrl.graph.recorded import recorded
+
+    name, _, count = wish.partition("=")
+    if name != "every" or not count.isdecimal() or int(count) < 1:
+        raise UsageError(f"--record-video is {wish!r}", hint="write every=N, for example --record-video every=50")
+    return recorded(graph, int(count))
 
 
 def _launch(graph: Graph, **options: Any) -> None:
@@ -192,9 +232,17 @@ def _launch(graph: Graph, **options: Any) -> None:
     import ebrl
     from ebrl.observe.progress import progress
 
-    with progress(Console()) as display, ebrl.launch(graph, observers=[display], **options) as running:
+    output = Output(sys.stdout)
+    console = Console(file=cast("IO[str]", output))
+    with progress(console) as display, ebrl.launch(graph, observers=[display], **options) as running:
         for _ in running:
-            pass
+            # As with other tools a closed pipe ends the work, and like a closed terminal it ends it in order.
+            if output.closed:
+                break
+    summary = running.summary if output.closed else None
+    if summary is not None and summary["status"] == "interrupted":
+        where = f"; ebrl run --resume {running.run_dir} continues" if summary["checkpoint"] else ""
+        raise Interrupted(f"stopped after {summary['iterations']} iteration(s): nobody reads the output{where}")
 
 
 def _check_schedule(schedule: str | None) -> None:

@@ -16,7 +16,8 @@ from ebrl.errors import EbrlError, Interrupted, StageError, UsageError
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.observe.events import Event
-from ebrl.observe.run_directory import RunConfig, RunDirectory
+from ebrl.observe.run_config import RunConfig
+from ebrl.observe.run_directory import RunDirectory
 
 FLOW = """
     from __future__ import annotations
@@ -104,6 +105,13 @@ def ebrl_command(*arguments: object) -> Result:
     return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
+def kept(config: RunConfig, path: Path) -> Path:
+    """The directory of a run that was started and stopped."""
+    with RunDirectory.claim(config.workflow, path) as run:
+        run.begin(config)
+    return path
+
+
 def process(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own, as a user runs it."""
     return subprocess.run(
@@ -170,13 +178,13 @@ def test_resume_takes_everything_from_the_earlier_run(
     stored = RunConfig(
         workflow="pendulum", file=str(flow), parameters={"num_envs": 6, "max_staleness": 0}, seed=5, schedule="sync"
     )
-    run = RunDirectory.create(stored, tmp_path / "earlier")
+    earlier = kept(stored, tmp_path / "earlier")
     fake = launch()
-    result = ebrl_command("run", "--resume", run.path, "--set", "num_envs=2")
+    result = ebrl_command("run", "--resume", earlier, "--set", "num_envs=2")
     assert result.exit_code == 0, result.output
     assert fake.graph is not None and fake.graph.parameters == {"num_envs": 2, "max_staleness": 0}
     assert (fake.options["seed"], fake.options["schedule"]) == (5, "sync")
-    assert fake.options["resume"] == run.path and fake.options["run_dir"] is None
+    assert fake.options["resume"] == earlier and fake.options["run_dir"] is None
 
 
 def test_resume_of_what_is_no_run(flow: Path, tmp_path: Path) -> None:
@@ -185,13 +193,20 @@ def test_resume_of_what_is_no_run(flow: Path, tmp_path: Path) -> None:
     assert result.stderr.startswith(f"error: {tmp_path}/nothing is no run directory: it does not exist")
 
 
+def test_resume_with_another_workflow(flow: Path) -> None:
+    kept(RunConfig(workflow="cartpole", file=str(flow), parameters={"pole": 1}), Path("run"))
+    result = ebrl_command("run", "flow.py", "--resume", "run")
+    assert result.exit_code == 2
+    assert "error: that run is of workflow 'cartpole', not of 'pendulum'" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("stored", "message"), [("", "was not started from a workflow file"), ("/gone/flow.py", "is gone: /gone/flow.py")]
 )
 def test_resume_without_the_workflow_file(
     flow: Path, launch: Callable[..., FakeLaunch], stored: str, message: str
 ) -> None:
-    RunDirectory.create(RunConfig(workflow="pendulum", file=stored), "run")
+    kept(RunConfig(workflow="pendulum", file=stored), Path("run"))
     result = ebrl_command("run", "--resume", "run")
     assert result.exit_code == 2 and message in result.stderr
     fake = launch()
@@ -208,6 +223,20 @@ def test_resume_without_the_workflow_file(
         (["graph", "flow.py", "--format", "mermiad"], "there is no graph format 'mermiad'\n  hint: did you mean 'merm"),
         (["run", "--resume", "run", "--seed", "1"], "--seed cannot be combined with --resume"),
         (["run", "--resume", "run", "--run-dir", "x"], "--run-dir cannot be combined with --resume"),
+        (["run", "flow.py", "--run-dir", ""], "Invalid value for '--run-dir': the name is empty"),
+        (["run", "--resume", ""], "Invalid value for '--resume': the name is empty"),
+        (
+            ["run", "flow.py", "--seed", "-1"],
+            "--seed must be a whole number from 0 to 9223372036854775807, got -1",
+        ),
+        (["run", "flow.py", "--seed", str(2**63)], "to 9223372036854775807, got 9223372036854775808"),
+        (["check", "flow.py", "--set", "num_envs=0"], "simulate.num_envs: must be a whole number of at least 1, got 0"),
+        (
+            ["check", "flow.py", "--set", "max_staleness=-1"],
+            "max_staleness must be a whole number of at least 0, got -1",
+        ),
+        (["run", "flow.py", "--record-video", "50"], "--record-video is '50'\n  hint: write every=N, for example"),
+        (["run", "flow.py", "--record-video", "every=5"], "pendulum: no stage of this workflow records videos"),
         (["run", "flow.py", "--scheduler", "localhost:8786"], "is no address of a Dask scheduler"),
         (["worker", "tcp://10.0.0.1"], "'tcp://10.0.0.1' is no address of a Dask scheduler\n  hint: write tcp://HOST:"),
         (["check", "flwo.py"], "there is no file flwo.py\n  hint: did you mean 'flow.py'?"),

@@ -19,8 +19,10 @@ from ebrl.graph.model import Edge, Graph, Node, PolicyRef, Port, SimulatorRef, S
 from ebrl.graph.ports import ITEM_TYPES, input_port
 from ebrl.graph.source import caller_place
 
+FAULT_OPTIONS = ("start_deadline_s", "reset_deadline_s", "step_deadline_s", "most_restarts", "memory_limit_mib")
+"""Of stages with environments; None: as `RolloutSettings` has it."""
 _OPTIONS: Mapping[str, Mapping[str, int | None]] = {
-    "simulation": {"num_envs": 1, "num_steps": 64, "replicas": 1},
+    "simulation": {"num_envs": 1, "num_steps": 64, "replicas": 1, **dict.fromkeys(FAULT_OPTIONS)},
     "generation": {"batch_size": None, "replicas": 1},
     "training": {"batch": None, "iterations": 1000},
     "stage": {"every": 1},
@@ -203,7 +205,7 @@ def engine_options(definition: StageDefinition) -> dict[str, int | None]:
     """Options of the engine for one call of this stage, with their defaults."""
     options = dict(_OPTIONS[definition.kind])
     if "environments" in definition.roles.values():
-        options.setdefault("num_envs", 1)
+        options |= {"num_envs": 1, **dict.fromkeys(FAULT_OPTIONS)}
     return options
 
 

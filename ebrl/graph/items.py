@@ -1,4 +1,5 @@
-"""The items that travel between stages. Standard library and numpy only: environment processes import this.
+"""The items that travel between stages. Standard library and numpy only, Python 3.8 on: environment processes
+import this.
 
 Shapes use B (batch), L (chunks of a trajectory), K (actions of a chunk) and A (action dimensions).
 """
@@ -6,17 +7,20 @@ Shapes use B (batch), L (chunks of a trajectory), K (actions of a chunk) and A (
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Dict, Generic, NamedTuple, Sequence, TypeVar, overload  # noqa: UP035 (see below)
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:
+    Array = np.ndarray
 T = TypeVar("T")
 
 
-class Observation(dict[str, Any]):
+class Observation(Dict[str, Any]):  # noqa: UP006 (in Python 3.8 only typing's base classes take parameters)
     """What one environment shows at one moment: named arrays, and text such as an instruction."""
 
 

@@ -1,6 +1,6 @@
 """Load a workflow from ``FILE[:NAME]``.
 
-The file is imported under its own module name with its folder on ``sys.path``: modules beside it are
+The file is imported under its own module name with its folder last on ``sys.path``: modules beside it are
 found from any folder, and what workers unpickle by reference has a name that they can import too.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ebrl.errors import EbrlError, UsageError, did_you_mean
+from ebrl.graph.search_path import found_elsewhere, search_last
 from ebrl.graph.source import place, user_frames, user_traceback
 from ebrl.graph.workflow import Workflow
 
@@ -67,9 +68,7 @@ def _split(reference: str) -> tuple[Path, str | None]:
 def _import(file: Path) -> ModuleType:
     module_name, folder = file.stem, str(file.parent)
     _check_name(file)
-    if folder in sys.path:
-        sys.path.remove(folder)
-    sys.path.insert(0, folder)
+    search_last(folder)
     importlib.invalidate_caches()
     token = loading.set(True)
     try:
@@ -99,6 +98,8 @@ def _check_name(file: Path) -> None:
     name = file.stem
     if "." in name or name in sys.stdlib_module_names or name == "ebrl":
         raise UsageError(f"{file.name} cannot be imported as module {name!r}", hint="rename the file")
+    if (hidden := found_elsewhere(name, str(file.parent))) is not None:
+        raise UsageError(f"{file.name} would hide the module {name!r} of {hidden}", hint="rename the file")
     other = sys.modules.get(name)
     if other is None or Path(getattr(other, "__file__", None) or os.devnull).resolve() == file:
         return

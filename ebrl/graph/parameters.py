@@ -54,7 +54,9 @@ def settings_from_text(function: Callable[..., Any], assignments: Iterable[str])
             settings[key] = convert(text, known[key])
         except ValueError:
             raise UsageError(
-                f"--set {key}: {text!r} is no {type_name(known[key])}", place=function_place(function)
+                f"--set {key}: {text!r} is no {type_name(known[key])}",
+                place=function_place(function),
+                hint=_choices(known[key]),
             ) from None
     return settings
 
@@ -64,7 +66,7 @@ def convert(text: str, annotation: Any) -> Any:
     annotation = plain(annotation)
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return _first(text, arguments)
+        return _first(text, members(annotation))
     if origin is Literal:
         return _choice(text, {str(value): value for value in arguments})
     if origin is bool:
@@ -76,7 +78,7 @@ def convert(text: str, annotation: Any) -> Any:
     if origin in (int, float, str, pathlib.Path):
         return origin(text)
     if isinstance(origin, type) and issubclass(origin, enum.Enum):
-        return _choice(text, dict(origin.__members__))
+        return _choice(text, {**{str(member.value): member for member in origin}, **origin.__members__})
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -86,9 +88,33 @@ def convert(text: str, annotation: Any) -> Any:
     return value
 
 
-def _first(text: str, members: tuple[Any, ...]) -> Any:
+def members(annotation: Any) -> tuple[Any, ...]:
+    """The types that a value may have: those of a union, else `annotation` alone."""
+    annotation = plain(annotation)
+    return get_args(annotation) if get_origin(annotation) in (typing.Union, types.UnionType) else (annotation,)
+
+
+def _choices(annotation: Any) -> str:
+    """A hint that lists what may be written, where that is a list."""
+    words: list[str] = []
+    for member in members(annotation):
+        member = plain(member)
+        if get_origin(member) is Literal:
+            words += map(str, get_args(member))
+        elif member is bool:
+            words += ["true", "false"]
+        elif member is types.NoneType:
+            words.append("none")
+        elif isinstance(member, type) and issubclass(member, enum.Enum):
+            words += [f"{name} ({choice.value})" for name, choice in member.__members__.items()]
+        else:
+            return ""
+    return f"one of: {', '.join(words)}"
+
+
+def _first(text: str, choices: tuple[Any, ...]) -> Any:
     # Text fits everything, so it comes last: "8" for `str | int` is the number.
-    for member in sorted(members, key=lambda member: (plain(member) is str, plain(member) is not types.NoneType)):
+    for member in sorted(choices, key=lambda member: (plain(member) is str, plain(member) is not types.NoneType)):
         try:
             return convert(text, member)
         except ValueError:

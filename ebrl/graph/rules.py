@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ebrl.errors import Finding, did_you_mean
+from ebrl.graph.bounds import chunk_size, max_staleness, option_value
 from ebrl.graph.capture import capture_pickle, capture_size
-from ebrl.graph.draft import DeclaredEdge, Draft, Output, engine_options
+from ebrl.graph.draft import DeclaredEdge, Draft, Output
 from ebrl.graph.limits import LIMIT_RULES, one_simulation
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
 from ebrl.graph.ports import MISSING, assignable, type_name, type_names
@@ -48,18 +49,6 @@ def duplicate_stage(draft: Draft) -> Iterator[Finding]:
 def arguments(draft: Draft) -> Iterator[Finding]:
     """Every argument of a call fits a parameter or an engine option."""
     yield from draft.findings
-
-
-def option_value(draft: Draft) -> Iterator[Finding]:
-    """Engine options are whole numbers of at least 1."""
-    for node in draft.graph.nodes.values():
-        for name, value in node.options.items():
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            default = engine_options(node.stage)[name]
-            if not whole and not (value is None and default is None):
-                message = f"must be a whole number of at least 1, got {value!r}"
-                hint = f"left out, it is {default}" if default is not None else "left out, the planner chooses it"
-                yield _at(node, name, "option-value", message, hint)
 
 
 def missing_argument(draft: Draft) -> Iterator[Finding]:
@@ -199,16 +188,6 @@ def type_mismatch(draft: Draft) -> Iterator[Finding]:
                 yield _at(node, port.name, "type-mismatch", f"takes {takes}, but {origin} {gives}", hint)
 
 
-def max_staleness(draft: Draft) -> Iterator[Finding]:
-    """The staleness bound is a whole number of at least 0."""
-    for edge in draft.declared:
-        bound = edge.max_staleness
-        if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
-            message = f"max_staleness must be a whole number of at least 0, got {bound!r}"
-            hint = "0 keeps generation and training in step, 1 lets them overlap"
-            yield Finding(rule="max-staleness", where=edge.name, message=message, place=edge.place, hint=hint)
-
-
 def unknown_simulator(draft: Draft) -> Iterator[Finding]:
     """Every simulator names a backend that is installed."""
     from ebrl.backends.registry import simulator_names
@@ -278,6 +257,7 @@ WIRING_RULES: tuple[Rule, ...] = (
     edge_fed_twice,
     unread_edge,
     max_staleness,
+    chunk_size,
     type_mismatch,
     unknown_simulator,
     unknown_policy,

@@ -8,6 +8,8 @@
 | ``environment_lost`` | stage, environment, episode, step, message |
 | ``worker_replaced`` | worker, cause |
 | ``checkpoint`` | path, iteration |
+| ``video`` | stage, iteration, path of the file |
+| ``warning`` | stage, iteration, message |
 | ``waiting`` | tasks: what the run has waited for without any news |
 | ``stopping`` | reason |
 | ``finished`` | the summary of the run |

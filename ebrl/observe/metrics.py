@@ -67,4 +67,7 @@ class EpisodeWindow:
 
 
 def _mean(values: deque[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
+    try:
+        return math.fsum(values) / len(values) if values else math.nan
+    except (ValueError, OverflowError):  # both infinities, or a sum beyond all floats
+        return math.nan

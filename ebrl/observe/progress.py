@@ -52,7 +52,7 @@ class ProgressState:
                 self.status = ""
             case "report":
                 self.reports[data["stage"]] = (data["iteration"], data["metrics"])
-            case "environment_lost" | "worker_replaced":
+            case "environment_lost" | "worker_replaced" | "warning":
                 self.warnings.append(warning(event))
                 self.warned += 1
             case "waiting":
@@ -109,7 +109,7 @@ class PlainProgress:
                 self._print(iteration_line(event.data))
             case "report":
                 self._print(report_line(event.data["stage"], event.data["iteration"], event.data["metrics"]))
-            case "environment_lost" | "worker_replaced":
+            case "environment_lost" | "worker_replaced" | "warning":
                 self._print(f"warning: {warning(event)}")
             case "waiting" | "stopping":
                 self._print(self.state.status)
@@ -197,6 +197,8 @@ def report_line(stage: str, iteration: int, metrics: Mapping[str, Any]) -> str:
 
 def warning(event: Event) -> str:
     data = event.data
+    if event.kind == "warning":
+        return f"{data['stage']}: {data['message']}"
     if event.kind == "worker_replaced":
         return f"worker {data['worker']} was replaced: {data['cause']}"
     return (
@@ -250,7 +252,7 @@ def _number(value: float | None, spec: str) -> str:
 
 
 def _count(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{int(value):,}"
+    return "-" if value is None or not math.isfinite(value) else f"{int(value):,}"
 
 
 def _share(value: float | None) -> str:

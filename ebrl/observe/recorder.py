@@ -8,6 +8,7 @@ from typing import Any
 
 from ebrl.observe.events import Event
 from ebrl.observe.records import LineFile, write_json
+from ebrl.observe.run_config import RunConfig
 from ebrl.observe.run_directory import RunDirectory
 
 
@@ -59,6 +60,37 @@ class RunRecorder:
 
     def _add_scalars(self, values: Mapping[str, Any], iteration: int, time_s: float) -> None:
         for name, value in values.items():
-            if name != "iteration" and value is not None and not math.isnan(value):
+            # TensorBoard knows no NaN and no infinity, and says so on the terminal.
+            if name != "iteration" and value is not None and math.isfinite(value):
                 tag = name if "/" in name else f"run/{name}"
                 self._scalars.add_scalar(tag, float(value), iteration, walltime=time_s)
+
+
+class ResumingRecorder:
+    """Records a resumed run from its first iteration on. Until then the earlier run stays as it was left.
+
+    What does not fit the checkpoint shows before that: another network, another simulator, a stage that fails.
+    """
+
+    def __init__(self, directory: RunDirectory, config: RunConfig, *, iteration: int) -> None:
+        """`iteration`: the first that will run; `config`: what is asked of the run from now on."""
+        self._directory, self._config, self._iteration = directory, config, iteration
+        self._held: list[Event] = []
+        self._recorder: RunRecorder | None = None
+
+    def __call__(self, event: Event) -> None:
+        done = event.kind == "finished" and event.data["status"] == "finished"  # nothing was left to do
+        if self._recorder is None and (event.kind == "iteration" or done):
+            self._directory.resume(self._config, iteration=self._iteration - 1)
+            self._recorder = RunRecorder(self._directory, first_iteration=self._iteration)
+            for held in self._held:
+                self._recorder(held)
+        if self._recorder is None:
+            self._held.append(event)
+        else:
+            self._recorder(event)
+
+    def close(self) -> None:
+        """Close all files. Safe to call twice."""
+        if self._recorder is not None:
+            self._recorder.close()

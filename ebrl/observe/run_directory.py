@@ -7,127 +7,101 @@
 ``tensorboard/``    the same numbers for TensorBoard
 ``checkpoints/``    written by the runtime, as are ``logs/`` and ``policy.safetensors``
 ``summary.json``    written last, in one piece: a run directory with it belongs to a run that has ended
+``.lock``           held while a process writes to the directory, and names that process
 """
 
 from __future__ import annotations
 
-import enum
 import json
-import math
-import platform
 import shutil
-import sys
 import time
-from collections.abc import Callable, Mapping
-from importlib import metadata
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 import attrs
 
-from ebrl.errors import UsageError, did_you_mean
-from ebrl.graph.model import Graph
-from ebrl.graph.parameters import convert, parameter_types
-from ebrl.graph.source import function_place
+from ebrl.errors import UsageError
 from ebrl.observe.records import keep_lines, plain, write_json
+from ebrl.observe.run_config import RunConfig
+from ebrl.observe.run_lock import LOCK, exclusive
 
-VERSIONED = ("ebrl", "dask", "distributed", "torch", "numpy", "gymnasium", "mujoco", "robosuite")
-"""Packages whose version a run records where they are installed."""
-
-
-@attrs.define(frozen=True, kw_only=True)
-class RunConfig:
-    """What a run was asked to do; enough to start it again."""
-
-    workflow: str
-    """Name of the workflow function."""
-    file: str
-    """Absolute path of the workflow file; empty where there is none (a notebook)."""
-    parameters: Mapping[str, Any] = attrs.field(factory=dict)
-    """Arguments of the workflow, defaults included."""
-    seed: int = 0
-    schedule: str = "ebrl"
-    scheduler: str | None = None
-    """Address of a scheduler of the user's; None: the run starts its own cluster."""
-    command: tuple[str, ...] = ()
-    versions: Mapping[str, str] = attrs.field(factory=dict)
-    started: str = ""
-    """Local time, ISO 8601."""
-
-    @staticmethod
-    def of(graph: Graph, *, seed: int, schedule: str, scheduler: str | None = None) -> RunConfig:
-        """The configuration of a run that starts now in this process."""
-        file = Path(graph.place.rpartition(":")[0])
-        return RunConfig(
-            workflow=graph.name,
-            file=str(file.resolve()) if file.is_file() else "",
-            parameters={name: _storable(value) for name, value in graph.parameters.items()},
-            seed=seed,
-            schedule=schedule,
-            scheduler=scheduler,
-            command=tuple(sys.argv),
-            versions=installed_versions(),
-            started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        )
-
-    @staticmethod
-    def read(run: Path) -> RunConfig:
-        """The configuration of an earlier run; UsageError where `run` is no run directory."""
-        path = run / "config.json"
-        if not path.is_file():
-            raise UsageError(
-                f"{run} is no run directory: {'it has no config.json' if run.is_dir() else 'it does not exist'}",
-                hint=_known_runs(run.parent),
-            )
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            names = {field.name for field in attrs.fields(RunConfig)}
-            config = RunConfig(**{name: value for name, value in stored.items() if name in names})
-        except (ValueError, AttributeError, TypeError) as error:
-            raise UsageError(f"{path} is damaged: {error}") from None
-        return attrs.evolve(config, command=tuple(config.command))
+_WRITTEN = (
+    "config.json",
+    "plan.json",
+    "events.jsonl",
+    "metrics.jsonl",
+    "tensorboard",
+    "checkpoints",
+    "logs",
+    "summary.json",
+)
+"""What a run that came to nothing has left; other files in its folder are the user's."""
 
 
 @attrs.define(frozen=True)
 class RunDirectory:
-    """The folder of one run. Made by `create` or `reopen`."""
+    """The folder of one run, held by one process at a time: see `claim` and `reclaim`."""
 
     path: Path
 
     @staticmethod
-    def create(config: RunConfig, path: str | Path | None = None) -> RunDirectory:
-        """Make `path`, or ``runs/<workflow>-<timestamp>`` below the current folder, and write `config.json`.
+    @contextmanager
+    def claim(workflow: str, path: str | Path | None = None) -> Iterator[RunDirectory]:
+        """A folder for a new run, this process's alone within the block: `path`, or ``runs/<workflow>-<time>``.
 
-        Raises UsageError where `path` already holds a run or cannot be written.
+        It goes away with the block where no run began in it. Raises UsageError where `path` holds a run, is
+        in use by another process, or cannot be written.
         """
-        chosen = Path(path) if path is not None else _free_path(config.workflow)
-        run = RunDirectory(chosen.absolute())
-        run._refuse_used()
+        chosen = _free_path(workflow) if path is None else _checked(path)
+        new = path is None or not chosen.exists()
         try:
-            run.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_json(run.path / "config.json", config)
+            chosen.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"the run directory {chosen} cannot be written: {error.strerror}") from None
-        return run
+        run = RunDirectory(chosen.absolute())
+        with exclusive(run.path):
+            run._refuse_used()
+            try:
+                yield run
+            finally:
+                if not (run.path / "config.json").exists():
+                    (run.path / LOCK).unlink(missing_ok=True)
+                    with suppress(OSError):
+                        run.path.rmdir() if new else None
 
     @staticmethod
-    def reopen(path: str | Path, *, iteration: int | None = None, config: RunConfig | None = None) -> RunDirectory:
-        """An earlier run that goes on: the run is open again (its summary goes).
+    @contextmanager
+    def reclaim(path: str | Path) -> Iterator[RunDirectory]:
+        """An earlier run, this process's alone within the block. Nothing in it changes before `resume`.
 
-        `config` is what is asked of it from now on, so that a further resume keeps changed parameters.
-        Metrics of iterations after `iteration`, the last one that the checkpoint knows, are dropped: they
-        are about to be run again. Raises UsageError where `path` is no run directory.
+        Raises UsageError where `path` is no run directory, is in use, or cannot be written.
         """
         run = RunDirectory(Path(path).absolute())
         RunConfig.read(run.path)
-        run.summary_file.unlink(missing_ok=True)
-        run.checkpoints.mkdir(exist_ok=True)
-        if config is not None:
-            write_json(run.path / "config.json", config)
-        keep_lines(run.path / "events.jsonl", lambda row: True)
-        keep_lines(run.metrics_file, lambda row: iteration is None or row["iteration"] <= iteration)
-        return run
+        with exclusive(run.path):
+            yield run
+
+    def begin(self, config: RunConfig) -> None:
+        """Write `config.json`; UsageError where that is impossible."""
+        try:
+            self.checkpoints.mkdir(exist_ok=True)
+            write_json(self.path / "config.json", config)
+        except OSError as error:
+            raise UsageError(f"the run directory {self.path} cannot be written: {error.strerror}") from None
+
+    def resume(self, config: RunConfig, *, iteration: int) -> None:
+        """Open the run again (its summary goes) and continue as `config` says, also in a further resume.
+
+        Metrics of iterations after `iteration`, the last one that the checkpoint knows, are dropped: they
+        are run again.
+        """
+        self.summary_file.unlink(missing_ok=True)
+        self.begin(config)
+        keep_lines(self.path / "events.jsonl", lambda row: True)
+        keep_lines(self.metrics_file, lambda row: bool(row["iteration"] <= iteration))
 
     @property
     def config(self) -> RunConfig:
@@ -159,13 +133,15 @@ class RunDirectory:
 
     def _came_to_nothing(self) -> bool:
         """Whether a run ended here before its first iteration, for example on a misspelt simulator."""
-        return (self.summary or {}).get("iterations") == 0 and not any(self.checkpoints.iterdir())
+        ran = self.metrics_file.exists() and self.metrics_file.stat().st_size > 0
+        saved = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+        return not ran and not saved and (self.summary or {}).get("iterations", 0) == 0
 
     def _refuse_used(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise UsageError(f"the run directory {self.path} is a file")
         if self._came_to_nothing():
-            shutil.rmtree(self.path)
+            for name in _WRITTEN:
+                path = self.path / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if self.summary_file.exists():
             raise UsageError(
                 f"{self.path} holds a finished run, which is not overwritten",
@@ -174,46 +150,19 @@ class RunDirectory:
         if (self.path / "config.json").exists():
             raise UsageError(
                 f"{self.path} holds a run that has not finished",
-                hint=f"it may still be running; if it was stopped: ebrl run --resume {self.path}",
+                hint=f"choose another --run-dir, or continue that run: ebrl run --resume {self.path}",
             )
 
 
-def restored_parameters(function: Callable[..., Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a workflow function from `RunConfig.parameters`, in the types that JSON has lost."""
-    types = parameter_types(function)
-    restored = {}
-    for name, value in stored.items():
-        if name not in types:
-            raise UsageError(
-                f"that run had a parameter {name!r}, which workflow {function.__name__!r} no longer has",
-                place=function_place(function),
-                hint=did_you_mean(name, types),
-            )
-        kind = get_origin(types[name]) or types[name]
-        if isinstance(value, list) and kind is tuple:
-            value = tuple(value)
-        elif isinstance(value, str) and isinstance(kind, type) and issubclass(kind, float | Path | enum.Enum):
-            value = convert(value, kind)
-        restored[name] = value
-    return restored
-
-
-def _storable(value: Any) -> Any:
-    """Names of enum members, and words for the numbers that JSON lacks; see `restored_parameters`."""
-    if isinstance(value, enum.Enum):
-        return value.name
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape a run, as far as they are installed."""
-    versions = {"python": platform.python_version()}
-    for name in VERSIONED:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+def _checked(path: str | Path) -> Path:
+    if not str(path).strip():
+        raise UsageError(
+            "the run directory has an empty name", hint="name one, or leave it out for runs/<workflow>-<time>"
+        )
+    chosen = Path(path)
+    if chosen.exists() and not chosen.is_dir():
+        raise UsageError(f"the run directory {chosen} is a file", hint="choose another --run-dir")
+    return chosen
 
 
 def _free_path(workflow: str) -> Path:
@@ -233,13 +182,3 @@ def _free_path(workflow: str) -> Path:
             ) from None
         return path
     raise AssertionError("unreachable")
-
-
-def _known_runs(folder: Path) -> str:
-    try:
-        runs = sorted((path.parent for path in folder.glob("*/config.json")), key=lambda run: run.stat().st_mtime)
-    except OSError:
-        return ""
-    if not runs:
-        return ""
-    return f"runs in {folder}: " + ", ".join(run.name for run in runs[-5:])

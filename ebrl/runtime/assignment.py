@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ import cloudpickle
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.model import Node, SimulatorRef
 from ebrl.graph.plan import StagePlan
+from ebrl.runtime import birth
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -56,6 +58,15 @@ class Assignment:
         return self.label + self.worker
 
     @property
+    def videos(self) -> Path | None:
+        """Folder for films of episodes; None where this process cannot reach the run's directory."""
+        if self.log_folder is None:
+            return None
+        folder = Path(self.log_folder).with_name("videos")
+        # Two stages that film the same iteration must not overwrite one another.
+        return folder if self.stage.name == "evaluate" else folder / self.stage.name
+
+    @property
     def in_order(self) -> bool:
         """Whether results must not depend on timing."""
         return self.max_staleness == 0
@@ -69,11 +80,19 @@ class Assignment:
         return node
 
 
+_READY_MADE = ("ebrl.stages.simulate", "simulate")
+
+
 def program(node: Node) -> Callable[[Any, Any], Iterator[Any]]:
-    """(simulator, chunk) -> steps: the function of a simulation stage with the settings of its call."""
+    """(simulator, chunk) -> steps: the function of a simulation stage with the settings of its call.
+
+    The ready-made stage's can be imported in every interpreter; others are pickled by value, see `by_value`.
+    """
     found = node.reference(SimulatorRef)
     assert found is not None
     simulator, function, port = found[0], node.stage.function, node.stage.inputs[0].name
+    if (function.__module__, function.__qualname__) == _READY_MADE:
+        return birth.execute
     settings = {name: value for name, value in node.values.items() if name != simulator}
 
     def run(env: Any, chunk: Any) -> Iterator[Any]:
@@ -81,3 +100,8 @@ def program(node: Node) -> Callable[[Any, Any], Iterator[Any]]:
         return steps
 
     return run
+
+
+def by_value(packed_program: bytes) -> bool:
+    """Whether pickled code holds byte code, which only the same minor version of Python can run."""
+    return b"cloudpickle" in packed_program  # its functions rebuild what has no importable name

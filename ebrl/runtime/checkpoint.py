@@ -15,6 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from ebrl.errors import CheckpointError
 from ebrl.graph.items import Array, checksum
+from ebrl.graph.model import Graph, Node
+from ebrl.graph.plan import Plan
 
 _KEPT = 3
 
@@ -35,7 +37,7 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write ``folder/<iteration>``; keeps the newest three. Returns its path."""
-    final = folder / f"{checkpoint.iteration:06d}"
+    final = path(folder, checkpoint.iteration)
     partial = folder / f".{final.name}-{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -51,34 +53,42 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     (partial / "checkpoint.json").write_text(json.dumps(about, indent=1))
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
-    for old in sorted(path for path in folder.iterdir() if path.name.isdigit())[:-_KEPT]:
+    for old in sorted(entry for entry in folder.iterdir() if entry.name.isdigit())[:-_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return final
 
 
+def path(folder: Path, iteration: int) -> Path:
+    """Where the checkpoint of `iteration` is kept."""
+    return folder / f"{iteration:06d}"
+
+
 def newest(folder: Path, workflow: str) -> Checkpoint:
     """The newest checkpoint below `folder`; CheckpointError where there is none or it is damaged."""
-    found = sorted(path for path in folder.glob("[0-9]*") if (path / "checkpoint.json").exists())
+    found = sorted(entry for entry in folder.glob("[0-9]*") if (entry / "checkpoint.json").exists())
     if not found:
         raise CheckpointError(
             f"no checkpoint in {folder}", hint="the run ended before its first checkpoint; start it again"
         )
-    path = found[-1]
+    last = found[-1]
     try:
-        about = json.loads((path / "checkpoint.json").read_text())
-        weights = load_file(path / "weights.safetensors")
-        with open(path / "state.pkl", "rb") as file:
+        about = json.loads((last / "checkpoint.json").read_text())
+        weights = load_file(last / "weights.safetensors")
+        with open(last / "state.pkl", "rb") as file:
             state = pickle.load(file)
         about["workflow"], about["iteration"], about["weights_checksum"], about["counters"]
         state["states"], state["positions"]
     except Exception as error:
         raise CheckpointError(
-            f"{path} is damaged: {error}", hint=f"remove it to use an earlier one: {folder}"
+            f"{last} is damaged: {error}", hint=f"remove it to use an earlier one: {folder}"
         ) from None
     if about["workflow"] != workflow:
-        raise CheckpointError(f"{path} belongs to workflow '{about['workflow']}', not to '{workflow}'")
+        raise CheckpointError(
+            f"{last} belongs to workflow {about['workflow']!r}, not to {workflow!r}",
+            hint="resume it with the workflow that made it, or start a new run",
+        )
     if checksum(weights) != about["weights_checksum"]:
-        raise CheckpointError(f"the weights in {path} are damaged", hint=f"remove it to use an earlier one: {folder}")
+        raise CheckpointError(f"the weights in {last} are damaged", hint=f"remove it to use an earlier one: {folder}")
     return Checkpoint(
         workflow=workflow,
         iteration=about["iteration"],
@@ -87,3 +97,33 @@ def newest(folder: Path, workflow: str) -> Checkpoint:
         counters=about["counters"],
         positions=state["positions"],
     )
+
+
+def check_fit(saved: Checkpoint, graph: Graph, plan: Plan) -> None:
+    """Raise CheckpointError where `graph` cannot go on from `saved`, as far as that shows before anything runs."""
+    trainer = graph.of_kind("training")[0]
+    if trainer.name not in saved.states:
+        _refuse(
+            f"the checkpoint keeps the stages {', '.join(sorted(saved.states))}, the workflow trains in {trainer.name}",
+            trainer,
+            "resume it with the workflow that made it, or start a new run",
+        )
+    iterations = int(trainer.options["iterations"])
+    if iterations < saved.iteration:
+        _refuse(
+            f"iterations is {iterations}, the checkpoint is of iteration {saved.iteration} already",
+            trainer,
+            f"ask for more than {saved.iteration} iterations",
+        )
+    simulation = graph.of_kind("simulation")[0]
+    environments = int(simulation.options["num_envs"])
+    if plan.max_staleness == 0 and saved.positions and len(saved.positions) != environments:
+        _refuse(
+            f"num_envs is {environments}, the checkpoint keeps where {len(saved.positions)} environments stood",
+            simulation,
+            f"leave num_envs at {len(saved.positions)}; in step, results depend on every environment",
+        )
+
+
+def _refuse(message: str, node: Node, hint: str) -> None:
+    raise CheckpointError(message, where=node.name, place=node.place, hint=hint)

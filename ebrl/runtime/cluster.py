@@ -13,26 +13,28 @@ import logging
 import os
 import secrets
 import signal
-import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
 import dask
-from distributed import Client, Future, LocalCluster, Nanny, Security, Worker, get_worker, wait
-from distributed.comm.core import connect
+from distributed import Client, Future, LocalCluster, Nanny, Worker, get_worker, wait
 
 from ebrl.errors import EbrlError, UsageError
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import tasks
+from ebrl.runtime.main_script import refuse_without_guard
+from ebrl.runtime.scheduler_address import ANSWER_S, knock, no_scheduler
+from ebrl.runtime.scratch import scratch_folder
+from ebrl.runtime.stage_nanny import StageNanny
 
 NODE = "ebrl-node"
 """Resource of a node agent: a worker that launches stage workers on its machine and runs no stage."""
 
 _ANSWER_S = 60.0  # for a node agent to start workers
-_JOIN_S = 10.0  # for a scheduler to answer
 _CLOSE_S = 5.0  # for the workers of a run to end their engines
 _LEASE_S = 1.0  # how often a node agent looks whether the run of its workers is still there
 
@@ -41,11 +43,14 @@ _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "2s",
+    "distributed.admin.system-monitor.disk": False,
     "distributed.worker.memory.monitor-interval": "2s",
     # A resource that no worker has must not wait for ever.
     "distributed.scheduler.no-workers-timeout": "180s",
     "distributed.scheduler.allowed-failures": 5,
     "distributed.comm.timeouts.connect": "30s",
+    # It leaves one copy of the weights, of all places at who generates with them: lost with that worker.
+    "distributed.scheduler.active-memory-manager.start": False,
 }
 
 
@@ -164,7 +169,7 @@ class Cluster:
 
     def _open(self) -> None:
         self._stack.enter_context(dask.config.set(_QUIET))
-        self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ebrl-", ignore_cleanup_errors=True))
+        self.folder = self._stack.enter_context(scratch_folder())
         for name in ("distributed", "tornado"):
             logger = logging.getLogger(name)
             before = logger.level
@@ -173,6 +178,7 @@ class Cluster:
         if self._scheduler is not None:
             self._connect(self._scheduler)
             return
+        refuse_without_guard()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a busy dashboard port is not worth a warning: the real link is shown
             cluster = LocalCluster(
@@ -187,11 +193,14 @@ class Cluster:
         self._stack.callback(self.client.close, timeout=5)
 
     def _connect(self, address: str) -> None:
+        with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already, in a notebook
+            thread.submit(asyncio.run, knock(address)).result()
         try:
-            self.client = Client(address, timeout=_JOIN_S, set_as_default=False)
+            self.client = Client(address, timeout=ANSWER_S, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise _no_scheduler(address, error) from None
+            raise no_scheduler(address, error) from None
         self._stack.callback(self.client.close, timeout=5)
+        self.client.amm.stop()  # as in _QUIET
 
     def _agents(self) -> list[str]:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
@@ -204,23 +213,6 @@ class Cluster:
         return agents
 
 
-def _no_scheduler(address: str, error: Exception) -> UsageError:
-    return UsageError(
-        f"no Dask scheduler answers at {address}: {str(error) or 'it says nothing'}",
-        hint="start one with: dask scheduler --host ADDRESS",
-    )
-
-
-async def _knock(address: str) -> None:
-    """Raise UsageError where Dask does not answer: a Worker would try again and raise what nobody understands."""
-    try:
-        async with asyncio.timeout(_JOIN_S + 1):
-            comm = await connect(address, timeout=_JOIN_S, **Security().get_connection_args("worker"))
-    except (OSError, ValueError, MemoryError) as error:  # the last where another protocol is spoken
-        raise _no_scheduler(address, error) from None
-    comm.abort()
-
-
 def join(address: str) -> None:
     """Offer this machine to the cluster at `address`, until the scheduler ends or Ctrl-C."""
     pool = ResourcePool.discover()
@@ -229,7 +221,7 @@ def join(address: str) -> None:
         resources = {"CPU": float(len(pool.cores)), "GPU": float(len(pool.gpus)), NODE: 1_000.0}
         loop = asyncio.get_running_loop()
         name = f"node-{os.uname().nodename}-{os.getpid()}"
-        await _knock(address)
+        await knock(address)
         async with Worker(address, nthreads=4, name=name, resources=resources, death_timeout=30) as worker:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, lambda: asyncio.ensure_future(worker.close(reason="asked to leave")))
@@ -243,18 +235,14 @@ def join(address: str) -> None:
 async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str, started: dict[str, Nanny]) -> None:
     """Start workers; they are in `started` before they run, so that whoever interrupts this can end them."""
     nannies = {
-        spec.name: Nanny(
+        spec.name: StageNanny(
             scheduler,
             name=spec.name,
-            nthreads=spec.threads,
+            threads=spec.threads,
             resources=dict(spec.resources),
-            env=dict(spec.environment),
-            memory_limit=f"{spec.memory_mib}MiB" if spec.memory_mib else 0,
-            local_directory=folder,
-            silence_logs=logging.CRITICAL,
-            dashboard=False,
-            preload=["ebrl.runtime.preload"],
-            host=None if not scheduler.startswith("tcp://127.") else "127.0.0.1",
+            environment=dict(spec.environment),
+            memory_mib=spec.memory_mib,
+            folder=folder,
         )
         for spec in specs
     }

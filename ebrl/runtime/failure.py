@@ -31,13 +31,14 @@ def describe(error: BaseException) -> dict[str, Any]:
     # What was raised on purpose (`raise ... from`) speaks for itself; what went wrong in a clean-up does not.
     while first.__context__ is not None and not first.__suppress_context__:
         first = first.__context__
-    message = _text(error) if first is error else f"{_text(first)} (then {_text(error)})"
+    message = text_of(error) if first is error else f"{text_of(first)} (then {text_of(error)})"
     report = traceback.TracebackException.from_exception(error)
     _leave_out_own_frames(report)
     return {"message": message[:_LONGEST], "detail": "".join(report.format())[-_LONGEST:], "hint": "", "exit_code": 1}
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Type and message."""
     name = type(error).__name__
     try:
         return f"{name}: {error}" if str(error) else name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import subprocess
 import sys
 
 from distributed import Worker
@@ -13,12 +15,31 @@ LOGS = "EBRL_LOGS"
 """Environment variable: the folder where stage workers write what they print, each in a file of its own."""
 
 
+CRASH = "EBRL_CRASH"
+"""Environment variable: the file where the Python stack goes when a signal such as SIGSEGV ends the worker."""
+
+
 def dask_setup(worker: Worker) -> None:
     # Ctrl-C in a terminal is for the driver, which ends the workers in order.
     os.setpgid(0, 0)
+    _end_what_is_left()
+    if path := os.environ.get(CRASH):
+        faulthandler.enable(open(path, "w"), all_threads=False)  # noqa: SIM115 (open as long as the process)
     if folder := os.environ.get(LOGS):
         _print_to(os.path.join(folder, f"{worker.name}.log"))
     bridge.install(worker)
+
+
+def _end_what_is_left() -> None:
+    """When this process ends, however it ends, end what it started and left in its process group.
+
+    The keeper is no part of that group and sees the end of this process as the end of its input.
+    """
+    program = ["/bin/sh", "-c", f"read _; kill -s KILL -- -{os.getpid()}"]
+    null = subprocess.DEVNULL
+    keeper = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True)
+    assert keeper.stdin is not None
+    os.register_at_fork(after_in_child=keeper.stdin.close)  # also holds the pipe, as long as this process lives
 
 
 def _print_to(path: str) -> None:

@@ -18,6 +18,8 @@ class Report:
 
     metrics: dict[str, float] = attrs.field(factory=dict)
     stop: str | None = None
+    events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
+    """Kind and data of what else happened, see `ebrl.observe.events`."""
 
 
 _current: ContextVar[Report | None] = ContextVar("ebrl_report", default=None)
@@ -33,6 +35,12 @@ def stop(reason: str) -> None:
     """Ask the run to end in order after this iteration. Outside a run: no effect."""
     if (current := _current.get()) is not None:
         current.stop = reason
+
+
+def tell(kind: str, **data: Any) -> None:
+    """Let the observers of the run hear of an event, once this stage call is over. Outside a run: no effect."""
+    if (current := _current.get()) is not None:
+        current.events.append((kind, data))
 
 
 @contextmanager

@@ -14,9 +14,11 @@ from typing import Any
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Array, Episode, Trajectory
 from ebrl.resources.affinity import bind
-from ebrl.runtime.environment import Reply
+from ebrl.resources.resident import resident_mib
+from ebrl.runtime.environment import Reply, image
 from ebrl.runtime.environment_pool import EnvironmentPool
 from ebrl.runtime.environment_state import EnvironmentState
+from ebrl.runtime.filming import Filming
 from ebrl.runtime.loop import Loop
 from ebrl.runtime.recording import Recording
 from ebrl.runtime.requests import Actor, Requests
@@ -26,6 +28,7 @@ from ebrl.runtime.slots import Slots, anonymous_memory, layout
 from ebrl.runtime.trajectories import TrajectoryRecorder
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher
+from ebrl.schedule.recycling import Recycling
 from ebrl.schedule.windows import Windows
 
 __all__ = ["Actor", "Deadlines", "Rollout", "RolloutSettings"]
@@ -59,6 +62,9 @@ class Rollout:
         )
         self._make_actor, self._actor = make_actor, None  # type: tuple[Any, Actor | None]
         self._on_lost, self._on_episode = on_lost, on_episode
+        self.camera: Filming | None = None
+        """Films episodes that begin from now on."""
+        self.recycling = Recycling(limit_mib=settings.memory_limit_mib)
         self._next_check_s = 0.0
         self._purpose = reset_seed(0, settings.purpose, 0, 0)
         self._memory = anonymous_memory()
@@ -139,7 +145,10 @@ class Rollout:
     def _answered(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
         if environment.work == "start":
             self._started(index, environment)
-        elif environment.work == "reset":
+            return
+        if self.camera is not None and reply.text and not environment.restart:
+            self.camera.frame(environment.number, environment.episode, image(reply))
+        if environment.work == "reset":
             self._was_reset(index, environment, reply)
         else:
             self._stepped(index, environment, reply)
@@ -230,7 +239,13 @@ class Rollout:
         self._recording.episode_done(environment, terminated=reply.terminated, truncated=reply.truncated)
         environment.restarts, environment.replay = 0, []
         environment.episode += 1
-        self._begin_reset(index, environment)
+        if (size_mib := resident_mib(environment.process.pid)) is not None:
+            self.recycling.measured(environment.number, size_mib)
+        if self.recycling.due(environment.number):
+            self.recycling.replaced(environment.number, on_purpose=True)
+            self._pool.recycle(index)
+        else:
+            self._begin_reset(index, environment)
 
     def _replay(self, index: int, environment: EnvironmentState) -> None:
         """Bring a resumed environment to where it was: the same reset, then the same actions."""
@@ -259,6 +274,8 @@ class Rollout:
             environment.began_s = time.monotonic()
             if environment.work == "reset":
                 seed = reset_seed(self.settings.seed, self.settings.purpose, environment.number, environment.episode)
+                filmed = self.camera is not None and self.camera.wanted(environment.number, environment.episode)
+                environment.process.record(filmed)
                 environment.process.reset(seed)
             else:
                 environment.process.step(1, first=environment.executed == 0)
@@ -280,6 +297,7 @@ class Rollout:
         """What the environment recorded ends as truncated, and its place in all queues is free."""
         self.dispatcher.remove(index)
         self._requests.withdraw(index)
+        self.recycling.replaced(environment.number, on_purpose=False)
         self._on_lost(lost)
         if environment.window is not None:
             self._on_episode(environment.result(lost=True))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from ebrl.graph.items import Array
 from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.schedule.recycling import fair_share_mib
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -21,6 +23,21 @@ class Deadlines:
     def of(self, work: str) -> float | None:
         """The limit for `work`; None where nothing is asked of the environment."""
         return {"start": self.start_s, "reset": self.reset_s, "step": self.step_s}.get(work)
+
+
+def fault_settings(options: Mapping[str, int | None], memory_mib: int | None) -> dict[str, Any]:
+    """What the engine options of a stage say about faults of its environments, as arguments of `RolloutSettings`.
+
+    memory_mib: what the machine (or the cgroup) has; without an option an environment may use its share.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    works = [work for work in ("start", "reset", "step") if f"{work}_deadline_s" in given]
+    settings: dict[str, Any] = {"deadlines": Deadlines(**{f"{work}_s": given[f"{work}_deadline_s"] for work in works})}
+    if "most_restarts" in given:
+        settings["most_restarts"] = given["most_restarts"]
+    share_mib = fair_share_mib(memory_mib, given["num_envs"])
+    settings["memory_limit_mib"] = float(given.get("memory_limit_mib", share_mib))
+    return settings
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -49,6 +66,8 @@ class RolloutSettings:
     deadlines: Deadlines = Deadlines()
     most_restarts: int = 3
     """Restarts of one environment without a finished episode between them, before it is given up."""
+    memory_limit_mib: float = float("inf")
+    """Resident size of an environment process above which it is replaced between two episodes (see `Recycling`)."""
     resume: Mapping[int, tuple[int, Sequence[Array]]] = attrs.field(factory=dict)
     """Per number: the episode to begin with, and the action chunks to replay in it."""
 

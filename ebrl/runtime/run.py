@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import attrs
-import cloudpickle
-import distributed.gc
 from safetensors.numpy import save_file
 
 from ebrl.errors import EbrlError, Interrupted, UsageError
 from ebrl.graph.items import Weights
-from ebrl.graph.load import loading
-from ebrl.graph.model import Graph, PolicyRef
-from ebrl.graph.plan import Plan, StagePlan, replica_cores
+from ebrl.graph.model import Graph
+from ebrl.graph.plan import Plan
 from ebrl.graph.source import caller_place
 from ebrl.observe.events import Event, Observer
-from ebrl.observe.recorder import RunRecorder
-from ebrl.observe.run_directory import RunConfig, RunDirectory
-from ebrl.planner.allocate import first_plan, may_bind, stage_cores
-from ebrl.resources.pool import ResourcePool
+from ebrl.observe.recorder import ResumingRecorder, RunRecorder
+from ebrl.observe.run_config import RunConfig, changed_parameters
+from ebrl.observe.run_directory import RunDirectory
+from ebrl.planner.allocate import first_plan
 from ebrl.runtime import checkpoint
-from ebrl.runtime.assignment import Assignment, program
-from ebrl.runtime.cluster import Cluster, WorkerSpec
+from ebrl.runtime.cluster import Cluster
 from ebrl.runtime.driver import Driver, Iteration
+from ebrl.runtime.placement import Placement, place, ranked
+from ebrl.runtime.request import Request
+from ebrl.runtime.signals import ending_in_order
 
 CHECKPOINT_EVERY = 10  # iterations
 _PATIENCE_S = 5.0  # for the last checkpoint of an interrupted run; Ctrl-C must end within 10 s
-INSIDE = "EBRL_WORKER"  # environment variable of stage workers and what they start: no run may begin there
 
 
 def launch(
@@ -58,59 +52,65 @@ def launch(
     resume: directory of an earlier run, which goes on from its newest checkpoint.
     observers: called with every `Event`.
 
-    Raises UsageError when called while a workflow file is being imported.
+    Raises UsageError for arguments that fit nothing, and when called while a workflow file is being imported.
     """
-    if loading.get() or INSIDE in os.environ:
-        raise UsageError(
-            "a run would start while the workflow file is imported",
-            where="ebrl.launch",
-            place=caller_place(),
-            hint='put it under `if __name__ == "__main__":`',
-        )
-    return Run(graph, run_dir, schedule, scheduler, seed, resume, observers)
+    request = Request(graph=graph, run_dir=run_dir, schedule=schedule, scheduler=scheduler, seed=seed, resume=resume)
+    request.check(caller_place())
+    return Run(request, observers)
 
 
 class Run:
     """``with ebrl.launch(graph) as run: for iteration in run: ...``"""
 
-    def __init__(
-        self,
-        graph: Graph,
-        run_dir: str | Path | None,
-        schedule: str,
-        scheduler: str | None,
-        seed: int,
-        resume: str | Path | None,
-        observers: Sequence[Observer],
-    ) -> None:
-        self.graph = graph
-        self.seed = seed
-        self.plan: Plan
+    def __init__(self, request: Request, observers: Sequence[Observer]) -> None:
+        self.graph = request.graph
+        self.seed = request.seed
         self.dashboard_link = ""
         self.summary: dict[str, Any] | None = None
-        self._options = (run_dir, schedule, scheduler, resume)
+        self._request = request
         self._observers = list(observers)
         self._stack = contextlib.ExitStack()
+        self._directory: RunDirectory
+        self._plan: Plan
         self._cluster: Cluster
         self._driver: Driver
+        self._iterations: Iterator[Iteration] | None = None
+        self._entered = False
         self._last_checkpoint: Path | None = None
+        self._changes = ""
         self._wishes = threading.Event()
         self._began_s = time.monotonic()
 
     @property
+    def plan(self) -> Plan:
+        self._need_start()
+        return self._plan
+
+    @property
     def run_dir(self) -> Path:
+        self._need_start()
         return self._directory.path
 
     def __enter__(self) -> Run:
+        if self._entered:
+            raise UsageError(
+                "this run was started before",
+                where="ebrl.launch",
+                place=caller_place(),
+                hint="a Run runs once; call ebrl.launch again for another one",
+            )
+        self._entered = True
         try:
-            self._catch_signals()
+            self._stack.enter_context(ending_in_order(self._wishes))
             self._start()
         except BaseException:
             self._stack.close()
             raise
+        self._iterations = self._iterate()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._iterations = None
         try:
             if self.summary is None:
                 self._end("interrupted" if error is None else _status(error), str(error or "left early"))
@@ -121,7 +121,20 @@ class Run:
             self._stack.close()
 
     def __iter__(self) -> Iterator[Iteration]:
+        """The iterations that are still to come: a second loop goes on where the first one was left."""
+        self._need_start()
+        if self._iterations is None:
+            raise UsageError(
+                "this run has ended with its `with` block",
+                where="ebrl.launch",
+                place=caller_place(),
+                hint=f"iterate inside the block, or continue: ebrl.launch(graph, resume={str(self.run_dir)!r})",
+            )
+        return self._iterations
+
+    def _iterate(self) -> Iterator[Iteration]:
         driver = self._driver
+        first = driver.version
         try:
             for iteration in driver.iterations():
                 if driver.version % CHECKPOINT_EVERY == 0:
@@ -131,54 +144,46 @@ class Run:
         except KeyboardInterrupt:
             self._interrupted()
         except EbrlError as error:
+            if self._changes and driver.version == first:
+                changes = f"since that checkpoint was made, these parameters changed: {self._changes}"
+                error.hint = f"{error.hint}; {changes}" if error.hint else changes
             self._end("failed", error.message)
             raise
 
+    def _need_start(self) -> None:
+        if not self._entered:
+            raise UsageError(
+                "this run has not been started",
+                where="ebrl.launch",
+                place=caller_place(2),
+                hint="write `with ebrl.launch(graph) as run:` and use it inside",
+            )
+
     # Start
 
-    def _catch_signals(self) -> None:
-        """SIGTERM (a batch system's word) and SIGHUP (a closed terminal) end the run in order, as Ctrl-C does.
-
-        Python drops and prints what is raised in a callback of the garbage collector, and Dask has one: there
-        the wish is only noted. The driver looks at the note.
-        """
-
-        def note(number: int, frame: FrameType | None) -> None:
-            self._wishes.set()
-            while frame is not None:
-                if frame.f_code.co_filename == distributed.gc.__file__:
-                    return
-                frame = frame.f_back
-            raise KeyboardInterrupt
-
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                self._stack.callback(signal.signal, number, signal.signal(number, note))
-
     def _start(self) -> None:
-        run_dir, schedule, scheduler, resume = self._options
-        run = secrets.token_hex(4)
+        schedule, scheduler = self._request.schedule, self._request.scheduler
+        saved = self._claim_directory()
         self._cluster = self._stack.enter_context(Cluster(scheduler))
         pools = self._cluster.pools()
-        nodes = sorted(pools, key=lambda node: (len(pools[node].gpus), len(pools[node].cores)), reverse=True)
-        self.plan = first_plan(self.graph, pools[nodes[0]], schedule)
-        saved = self._open_directory(run_dir, schedule, scheduler, resume)
-        label = "" if scheduler is None else f"{run}:"
-        places = place(self.plan, nodes)
-        assignments = self._assignments(run, label, saved, places, pools)
-        workers = {
-            replica.worker: _worker(self.plan, replica) for replicas in assignments.values() for replica in replicas
-        }
-        self._cluster.launch(
-            {
-                node: [worker for name, worker in workers.items() if places[name] == node]
-                for node in set(places.values())
-            }
+        nodes = ranked(pools)
+        self._plan = first_plan(self.graph, pools[nodes[0]], schedule)
+        self._record(RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler), saved)
+        run = secrets.token_hex(4)
+        placement = Placement(graph=self.graph, plan=self._plan, pools=pools, places=place(self._plan, nodes))
+        assignments = placement.assignments(
+            run=run,
+            label="" if scheduler is None else f"{run}:",
+            seed=self.seed,
+            logs=str(self.run_dir / "logs"),
+            saved=saved,
         )
+        workers = placement.workers(assignments)
+        self._cluster.launch(workers)
         self.dashboard_link = self._cluster.dashboard_link
         self._driver = Driver(
             self.graph,
-            self.plan,
+            self._plan,
             self._cluster.client,
             assignments,
             emit=self._emit,
@@ -187,75 +192,37 @@ class Run:
         )
         self._emit(
             "started",
-            plan=self.plan,
+            plan=self._plan,
             dashboard_link=self.dashboard_link,
             run_dir=str(self.run_dir),
-            workers={worker.name: dict(worker.resources) for worker in workers.values()},
+            workers={worker.name: dict(worker.resources) for specs in workers.values() for worker in specs},
         )
 
-    def _open_directory(
-        self, run_dir: str | Path | None, schedule: str, scheduler: str | None, resume: str | Path | None
-    ) -> checkpoint.Checkpoint | None:
-        if resume is not None:
-            self.seed = RunConfig.read(Path(resume)).seed
-        config = RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler)
+    def _claim_directory(self) -> checkpoint.Checkpoint | None:
+        """Hold the run directory until the end; the checkpoint to go on from."""
+        resume = self._request.resume
         if resume is None:
-            self._directory = RunDirectory.create(config, run_dir)
-            saved = None
-        else:
-            saved = checkpoint.newest(Path(resume) / "checkpoints", self.graph.name)
-            self._directory = RunDirectory.reopen(resume, iteration=saved.iteration - 1, config=config)
-        recorder = RunRecorder(self._directory, first_iteration=saved.iteration if saved else 0)
-        self._stack.callback(recorder.close)
-        self._observers.insert(0, recorder)
+            held = RunDirectory.claim(self.graph.name, self._request.run_dir)
+            self._directory = self._stack.enter_context(held)
+            return None
+        self._directory = self._stack.enter_context(RunDirectory.reclaim(resume))
+        saved = checkpoint.newest(self._directory.checkpoints, self.graph.name)
+        self._last_checkpoint = checkpoint.path(self._directory.checkpoints, saved.iteration)
+        self.seed = self._directory.config.seed
         return saved
 
-    def _assignments(
-        self,
-        run: str,
-        label: str,
-        saved: checkpoint.Checkpoint | None,
-        places: Mapping[str, str],
-        pools: Mapping[str, ResourcePool],
-    ) -> dict[str, list[Assignment]]:
-        simulations = [self.plan.stage(node.name) for node in self.graph.of_kind("simulation")]
-        packed_program = cloudpickle.dumps(program(self.graph.of_kind("simulation")[0]))
-
-        def assignment(stage: StagePlan, replica: int) -> Assignment:
-            node, here = self.graph.nodes[stage.name], places[f"{stage.name}-{replica}"]
-            if stage.kind == "simulation":
-                # The plan was made for the node that trains; these are the cores of the node that simulates.
-                pool = pools[here]
-                quota = attrs.evolve(stage.quota, cores=stage_cores(node, pool), bound=may_bind(node, pool))
-                beside = [other for other in range(stage.replicas) if places[f"{stage.name}-{other}"] == here]
-                cores = replica_cores(attrs.evolve(stage, quota=quota), replica, beside)
-                stage = attrs.evolve(stage, quota=attrs.evolve(quota, cores=cores))
-            return Assignment(
-                run=run,
-                label=label,
-                stage=stage,
-                replica=replica,
-                packed_node=cloudpickle.dumps(node),
-                packed_program=packed_program,
-                source_file=node.stage.function.__code__.co_filename,
-                seed=self.seed,
-                chunk=_chunk(self.graph),
-                request_size=max(
-                    (other.batch_size for other in self.plan.stages if other.kind == "generation"), default=1
-                ),
-                max_staleness=self.plan.max_staleness,
-                step_barrier=self.plan.step_barrier,
-                path=[self.graph.folder] if self.graph.folder else [],
-                log_folder=None if here else str(self.run_dir / "logs"),
-                sources={worker: places[worker] != here for source in simulations for worker in source.workers()}
-                if stage.kind == "generation"
-                else {},
-                restored=_of_stage(saved, stage) if saved is not None else {},
-            )
-
-        return {
-            stage.name: [assignment(stage, replica) for replica in range(stage.replicas)] for stage in self.plan.stages
-        }
+    def _record(self, config: RunConfig, saved: checkpoint.Checkpoint | None) -> None:
+        """Keep the run in its directory from now on; an earlier run there only once this one gets anywhere."""
+        recorder: RunRecorder | ResumingRecorder
+        if saved is None:
+            self._directory.begin(config)
+            recorder = RunRecorder(self._directory)
+        else:
+            checkpoint.check_fit(saved, self.graph, self._plan)
+            self._changes = changed_parameters(self._directory.config, config)
+            recorder = ResumingRecorder(self._directory, config, iteration=saved.iteration)
+        self._stack.callback(recorder.close)
+        self._observers.insert(0, recorder)
 
     # End
 
@@ -325,50 +292,6 @@ class Run:
         event = Event.now(kind, **data)
         for observer in self._observers:
             observer(event)
-
-
-def _worker(plan: Plan, assignment: Assignment) -> WorkerSpec:
-    """The Dask worker of one stage replica: its annotations, and room for every credit that may wait."""
-    threads = {"simulation": plan.max_staleness + 3, "generation": 4}.get(assignment.stage.kind, 1)
-    quota = assignment.stage.quota
-    resources: dict[str, float] = {"CPU": float(len(quota.cores)), assignment.tag: float(threads)}
-    environment = {INSIDE: assignment.tag}
-    if assignment.log_folder is not None:
-        environment["EBRL_LOGS"] = assignment.log_folder
-    if quota.gpus:
-        resources["GPU"] = float(len(quota.gpus))
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(quota.gpus)
-    return WorkerSpec(
-        name=assignment.tag, resources=resources, threads=threads, environment=environment, memory_mib=quota.memory_mib
-    )
-
-
-def place(plan: Plan, nodes: Sequence[str]) -> dict[str, str]:
-    """Worker -> node. `nodes` begins with the one that trains and generates; simulation goes to the others first."""
-    hosts = [*nodes[1:], nodes[0]]
-    return {
-        worker: hosts[number % len(hosts)] if stage.kind == "simulation" else nodes[0]
-        for stage in plan.stages
-        for number, worker in enumerate(stage.workers())
-    }
-
-
-def _of_stage(saved: checkpoint.Checkpoint, stage: StagePlan) -> dict[str, Any]:
-    """The part of a checkpoint that one stage needs; the weights go to the trainer alone, as an argument."""
-    kept: dict[str, Any] = {"iteration": saved.iteration}
-    if stage.kind == "simulation":
-        kept["positions"] = saved.positions
-    elif stage.name in saved.states:
-        kept["state"] = saved.states[stage.name]
-    return kept
-
-
-def _chunk(graph: Graph) -> int:
-    """K, the actions of one chunk, as the policy was declared."""
-    policies = [
-        value for node in graph.nodes.values() for value in node.values.values() if isinstance(value, PolicyRef)
-    ]
-    return int(policies[0].options.get("chunk", 1)) if policies else 1
 
 
 def _status(error: BaseException) -> str:

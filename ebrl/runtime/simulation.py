@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,14 +12,17 @@ from typing import Any
 import psutil
 
 from ebrl.backends.protocols import SimulatorSpec
-from ebrl.backends.registry import load_simulator
-from ebrl.errors import StageError
+from ebrl.backends.registry import simulator_origin
+from ebrl.errors import StageError, UsageError
 from ebrl.graph.items import Episode, Trajectory
 from ebrl.graph.model import Node, SimulatorRef
-from ebrl.runtime.assignment import Assignment
+from ebrl.interpreters.choose import Interpreter, interpreter_of
+from ebrl.resources.pool import ResourcePool
+from ebrl.runtime.assignment import Assignment, by_value
 from ebrl.runtime.channel import Connection, Listener, address
 from ebrl.runtime.environment import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
+from ebrl.runtime.rollout_settings import fault_settings
 
 
 class ChannelActor:
@@ -160,6 +164,9 @@ class SimulationEngine:
             "queue_depth": rollout.queue_depth(),
             "engine_cpu_s": engine_s - before[1],
             "simulator_cpu_s": used_s,
+            "resident_mib": rollout.recycling.resident_mib,
+            "largest_mib": rollout.recycling.largest_mib,
+            "recycled": rollout.recycling.recycled,
             "episodes": [[e.environment, e.episode, e.steps, e.reward, e.success, e.lost] for e in episodes],
         }
 
@@ -223,6 +230,7 @@ class SimulationEngine:
             step_barrier=assignment.step_barrier,
             in_order=assignment.in_order,
             resume=self._resume(own, num_steps),
+            **fault_settings(node.options, ResourcePool.discover().memory_mib),
         )
 
     def _resume(self, numbers: Sequence[int], num_steps: int) -> dict[int, Any]:
@@ -238,17 +246,33 @@ def environment_order(node: Node, assignment: Assignment) -> EnvironmentOrder:
     found = node.reference(SimulatorRef)
     assert found is not None
     reference: SimulatorRef = found[1]
-    factory = load_simulator(reference.backend)
+    module, name = simulator_origin(reference.backend)
+    interpreter = interpreter_of(reference.backend)
+    if by_value(assignment.packed_program):
+        _check_version(interpreter, reference, node)
     return EnvironmentOrder(
         name=str(reference),
-        factory={"module": factory.__module__, "name": factory.__qualname__},
+        factory={"module": module, "name": name},
         target=reference.target,
         options=reference.options,
         program={"pickle": assignment.packed_program.hex()},
         path=assignment.path,
+        python=interpreter.python,
+        remedy=interpreter.remedy,
         threads=1,
         log_folder=f"{assignment.log_folder}/{assignment.worker}" if assignment.log_folder else None,
     )
+
+
+def _check_version(interpreter: Interpreter, reference: SimulatorRef, node: Node) -> None:
+    own, other = sys.version_info[:2], interpreter.version
+    if own != other:
+        raise UsageError(
+            f"{reference} runs in Python {other[0]}.{other[1]}, which cannot execute the workflow's own simulation "
+            f"stage, compiled by Python {own[0]}.{own[1]}",
+            where=f"{node.name}.env",
+            hint=f"use ebrl.stages.simulate, or run ebrl with Python {other[0]}.{other[1]}",
+        )
 
 
 def _cpu_s(pids: Sequence[int]) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +22,14 @@ from ebrl.backends.registry import load_policy
 from ebrl.errors import StageError
 from ebrl.graph.items import Batch, Trajectory, Weights
 from ebrl.graph.model import PolicyRef
+from ebrl.observe import video
 from ebrl.runtime import bridge
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.channel import address
-from ebrl.runtime.hosting import Host
+from ebrl.runtime.death import WorkerLost
+from ebrl.runtime.hosting import Host, find_modules
 from ebrl.runtime.reporting import Report
+from ebrl.runtime.travelling import task
 
 E = TypeVar("E")
 _residents: dict[str, Any] = {}
@@ -39,19 +41,25 @@ def topic(run: str) -> str:
     return f"ebrl-{run}"
 
 
+@task
 def warm(assignment: Assignment) -> None:
     """Import what the policy needs while the simulators start; torch takes seconds."""
-    sys.path[:0] = [path for path in assignment.path if path not in sys.path]
-    if (found := assignment.node().reference(PolicyRef)) is not None:
+    find_modules(assignment)
+    node = assignment.node()
+    if (found := node.reference(PolicyRef)) is not None:
         load_policy(found[1].backend)
+    if node.values.get("record_video"):  # better missed now than at the first evaluation, after hours
+        video.require()
 
 
+@task
 def probe(assignment: Assignment, iteration: int) -> SimulatorSpec:
     """Start the simulation engine; returns what its simulators declare."""
     spec: SimulatorSpec = _simulation(assignment, iteration).spec()
     return spec
 
 
+@task
 def advance(assignment: Assignment, batch: int, count: int, min_version: int) -> list[Trajectory]:
     """Advance the resident simulators until `count` windows of `batch` are complete."""
     trajectories, telemetry = _simulation(assignment, batch).advance(batch, count, min_version)
@@ -61,12 +69,14 @@ def advance(assignment: Assignment, batch: int, count: int, min_version: int) ->
     return kept
 
 
+@task
 def positions(assignment: Assignment, iteration: int) -> Mapping[int, Any]:
     """Where the environments stand."""
     found: Mapping[int, Any] = _simulation(assignment, iteration).positions()
     return found
 
 
+@task
 def serve(assignment: Assignment, weights: Weights) -> int:
     """Serve the observation channels with `weights` until newer ones arrive; returns their version."""
     telemetry = _generation(assignment).serve(weights)
@@ -75,6 +85,7 @@ def serve(assignment: Assignment, weights: Weights) -> int:
     return weights.version
 
 
+@task
 def first_weights(assignment: Assignment, saved: Weights | None) -> Weights:
     """The weights that the run begins with: those of its checkpoint, or of a new policy."""
     host = _host(assignment)
@@ -85,6 +96,7 @@ def first_weights(assignment: Assignment, saved: Weights | None) -> Weights:
     return weights
 
 
+@task
 def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> Weights:
     """One training iteration; returns the weights of version ``iteration + 1``.
 
@@ -156,6 +168,7 @@ def _batches(ports: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@task
 def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> list[Any]:
     """One call of an item stage: per item where its port takes one, else with all of them."""
     host = _host(assignment)
@@ -172,6 +185,8 @@ def call(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> li
         result, report = host.reported(**(inputs if single is None else inputs | {single: item}))
         results.extend(_items(assignment, host, result))
         reports.append(report)
+    for kind, data in [event for report in reports for event in report.events]:
+        _tell(assignment, kind, iteration=iteration, **data)
     stop = next((report.stop for report in reports if report.stop), None)
     _tell(assignment, "report", iteration=iteration, metrics=_mean_metrics(reports), stop=stop)
     return results
@@ -186,6 +201,7 @@ def _mean_metrics(reports: Sequence[Report]) -> dict[str, float]:
     return {name: sum(found) / len(found) for name, found in values.items()}
 
 
+@task
 def snapshot(assignment: Assignment) -> bytes:
     """What a checkpoint keeps of a stage, pickled here: its next call changes the objects in place."""
     host = _host(assignment)
@@ -231,7 +247,7 @@ def _resident(assignment: Assignment, make: Callable[[], E]) -> E:
     key = f"{assignment.run}/{assignment.worker}"
     with _lock:
         if key not in _residents:
-            sys.path[:0] = [path for path in assignment.path if path not in sys.path]
+            find_modules(assignment)
             _tell(assignment, "resident", pid=os.getpid())
             _residents[key] = make()
         engine: E = _residents[key]
@@ -268,8 +284,8 @@ def _tell(assignment: Assignment, kind: str, **data: Any) -> None:
     get_worker().log_event(topic(assignment.run), message)
 
 
-def _lost_trainer(assignment: Assignment, iteration: int) -> StageError:
-    return StageError(
+def _lost_trainer(assignment: Assignment, iteration: int) -> WorkerLost:
+    return WorkerLost(
         f"its worker was lost before iteration {iteration}, and with it the weights in training",
         where=assignment.stage.name,
         hint="ebrl run --resume continues from the newest checkpoint",

@@ -128,7 +128,7 @@ def test_results_compare_with_the_better_baseline() -> None:
         "ebrl": [ours],
         "sync": [ours],
     }
-    results = TaskResults(task="lift", settings={}, rounds=rounds)
+    results = TaskResults(task="lift_stock", settings={}, rounds=rounds)
     assert results.baseline == "sb3-1"
     assert results.speedups["ebrl"].median == 1.25
     assert results.cpu_us["ebrl"]["engine"].median == pytest.approx(100.0)

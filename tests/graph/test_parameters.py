@@ -45,6 +45,9 @@ def flow(task: str, num_epoch: int = 3, rate=0.1, hidden: tuple[int, ...] = (64,
         ("b", Literal["a", "b"], "b"),
         ("2", Literal[1, 2], 2),
         ("left", Side, Side.left),
+        ("2", Side, Side.right),
+        ("right", Side | None, Side.right),
+        ("none", Literal["a"] | None, None),
         ("runs/a", Path, Path("runs/a")),
         ("{'a': 1}", dict[str, int], {"a": 1}),
         ("[1]", Any, [1]),
@@ -97,3 +100,23 @@ def test_bad_value_names_the_type() -> None:
         settings_from_text(flow, ["num_epoch=three"])
     with pytest.raises(UsageError, match="--set num_epoch has no value"):
         settings_from_text(flow, ["num_epoch"])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "hint"),
+    [
+        (Literal["ppo", "grpo"], "one of: ppo, grpo"),
+        (Literal["a", 2] | None, "one of: a, 2, none"),
+        (Side, "one of: left (1), right (2)"),
+        (bool, "one of: true, false"),
+        (int, ""),
+        (Literal["a"] | int, ""),
+    ],
+)
+def test_a_value_that_is_no_choice_is_answered_with_the_choices(annotation: Any, hint: str) -> None:
+    def chooses(how: Any) -> None: ...
+
+    chooses.__annotations__["how"] = annotation
+    with pytest.raises(UsageError) as caught:
+        settings_from_text(chooses, ["how=wrong"])
+    assert caught.value.hint == hint

@@ -11,7 +11,7 @@ import pytest
 
 import ebrl
 from ebrl.errors import UsageError
-from ebrl.graph.draft import _OPTIONS, engine_options, positional_order
+from ebrl.graph.draft import _OPTIONS, FAULT_OPTIONS, engine_options, positional_order
 from ebrl.graph.model import Resources
 from ebrl.graph.stage import Stage
 from ebrl.runtime.environments import Environments
@@ -64,10 +64,11 @@ def test_definition() -> None:
 
 
 def test_engine_options_by_kind() -> None:
-    assert engine_options(simulate.definition) == {"num_envs": 1, "num_steps": 64, "replicas": 1}
+    faults = dict.fromkeys(FAULT_OPTIONS)
+    assert engine_options(simulate.definition) == {"num_envs": 1, "num_steps": 64, "replicas": 1, **faults}
     assert engine_options(train.definition) == {"batch": None, "iterations": 1000}
     assert engine_options(scale.definition) == {"every": 1}
-    assert engine_options(judge.definition) == {"every": 1, "num_envs": 1}
+    assert engine_options(judge.definition) == {"every": 1, "num_envs": 1, **faults}
 
 
 def test_the_readme_lists_the_engine_options() -> None:
@@ -78,7 +79,9 @@ def test_the_readme_lists_the_engine_options() -> None:
         (kind, option, "planner" if default is None else str(default))
         for kind, options in _OPTIONS.items()
         for option, default in options.items()
+        if option not in FAULT_OPTIONS
     }
+    assert {option for _, option, _ in listed} >= {*FAULT_OPTIONS}
     assert known <= listed
 
 

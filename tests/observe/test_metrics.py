@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from ebrl.graph.items import Episode
 from ebrl.observe.metrics import EpisodeWindow
 
@@ -36,3 +38,12 @@ def test_save_and_restore() -> None:
         window.add(episode(success=bool(n % 2), reward=n))
     later.restore(window.save())
     assert later.stats == window.stats
+
+
+@pytest.mark.parametrize("rewards", [(math.inf, -math.inf), (1e308, 1e308), (math.nan, 1.0)])
+def test_returns_that_have_no_mean(rewards: tuple[float, ...]) -> None:
+    window = EpisodeWindow()
+    for reward in rewards:
+        window.add(episode(success=True, reward=reward))
+    assert math.isnan(window.stats["episode_return"])
+    assert window.success == 1.0

@@ -70,6 +70,13 @@ def test_missing_and_undefined_numbers_are_dashes() -> None:
     assert "success -  return -  staleness -/-" in out.getvalue()
 
 
+def test_infinite_numbers_do_not_break_the_display() -> None:
+    target, out = console(terminal=False)
+    row = dict.fromkeys(ROW, math.inf) | {"iteration": 1}
+    feed(PlainProgress(target), ("iteration", row), ("finished", dict.fromkeys(SUMMARY, -math.inf)))
+    assert "iteration 1  env steps -  steps/s inf" in out.getvalue()
+
+
 def test_live_display_shows_everything() -> None:
     target, out = console(terminal=True)
     display = progress(target)
@@ -104,6 +111,12 @@ def test_live_display_fits_a_low_terminal() -> None:
         feed(display, ("iteration", {**ROW, "iteration": 99}))
         assert " 99 " in out.getvalue(), "the newest iteration is always shown"
         assert len(out.getvalue().splitlines()) <= 16
+
+
+def test_warnings_of_stages() -> None:
+    target, out = console(terminal=False)
+    feed(PlainProgress(target), ("warning", {"stage": "evaluate", "message": "no video of episode 0: no light"}))
+    assert out.getvalue() == "warning: evaluate: no video of episode 0: no light\n"
 
 
 def test_markup_in_messages_is_text() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 
 from ebrl.graph.plan import Plan, Quota, StagePlan
 from ebrl.observe.events import Event
-from ebrl.observe.recorder import RunRecorder
+from ebrl.observe.recorder import ResumingRecorder, RunRecorder
 from ebrl.observe.records import plain, read_lines
-from ebrl.observe.run_directory import RunConfig, RunDirectory
+from ebrl.observe.run_config import RunConfig
+from ebrl.observe.run_directory import RunDirectory
 
 PLAN = Plan(
     workflow="reach",
@@ -21,9 +24,14 @@ PLAN = Plan(
 )
 
 
+CONFIG = RunConfig(workflow="reach", file="")
+
+
 @pytest.fixture
-def directory(tmp_path: Path) -> RunDirectory:
-    return RunDirectory.create(RunConfig(workflow="reach", file=""), tmp_path / "run")
+def directory(tmp_path: Path) -> Iterator[RunDirectory]:
+    with RunDirectory.claim("reach", tmp_path / "run") as run:
+        run.begin(CONFIG)
+        yield run
 
 
 def event(kind: str, **data: Any) -> Event:
@@ -88,12 +96,66 @@ def test_run_without_end_has_no_summary(directory: RunDirectory) -> None:
 
 
 def test_resumed_run_appends(directory: RunDirectory) -> None:
+    recorder: RunRecorder | ResumingRecorder = RunRecorder(directory)
     for first, last in ((1, 3), (3, 4)):
-        recorder = RunRecorder(RunDirectory.reopen(directory.path, iteration=first - 1), first_iteration=first)
         for iteration in range(first, last + 1):
             recorder(event("iteration", iteration=iteration))
         recorder.close()
+        recorder = ResumingRecorder(directory, CONFIG, iteration=3)
     assert [row["iteration"] for row in read_lines(directory.metrics_file)] == [1, 2, 3, 4]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted", "killed"])
+def test_what_fails_before_its_first_iteration_leaves_the_earlier_run_as_it_was(
+    directory: RunDirectory, status: str
+) -> None:
+    recorder = RunRecorder(directory)
+    recorder(event("iteration", iteration=0))
+    recorder(event("finished", status="finished", iterations=1))
+    before = contents(directory.path)
+    resumed = ResumingRecorder(directory, RunConfig(workflow="reach", file="", parameters={"a": 1}), iteration=1)
+    resumed(event("started", plan=PLAN, dashboard_link="", run_dir="", workers={}))
+    if status != "killed":
+        resumed(event("finished", status=status, iterations=1))
+    resumed.close()
+    assert contents(directory.path) == before
+
+
+def test_a_resumed_run_takes_over_with_its_first_iteration(directory: RunDirectory) -> None:
+    recorder = RunRecorder(directory)
+    recorder(event("finished", status="interrupted"))
+    asked = RunConfig(workflow="reach", file="", parameters={"a": 1})
+    resumed = ResumingRecorder(directory, asked, iteration=1)
+    resumed(event("started", plan=PLAN, dashboard_link="", run_dir="", workers={}))
+    resumed(event("iteration", iteration=1))
+    resumed.close()
+    assert (directory.config, directory.summary) == (asked, None)
+    assert [line["kind"] for line in read_lines(directory.path / "events.jsonl")] == ["finished", "started"]
+
+
+def test_a_resumed_run_that_has_nothing_left_to_do_is_finished(directory: RunDirectory) -> None:
+    resumed = ResumingRecorder(directory, CONFIG, iteration=1)
+    resumed(event("finished", status="finished", iterations=1))
+    assert directory.summary == {"status": "finished", "iterations": 1}
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, np.float32("nan")])
+def test_numbers_that_are_none_are_kept_as_null_and_nobody_complains(
+    directory: RunDirectory, odd: float, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorder = RunRecorder(directory)
+    with caplog.at_level(logging.DEBUG):
+        recorder(event("iteration", iteration=0, success=odd))
+        recorder(event("report", stage="evaluate", iteration=0, metrics={"reward": odd}))
+        recorder.close()
+    [row] = read_lines(directory.metrics_file)
+    assert row["success"] is None
+    assert scalars(directory) == set()
+    assert not caplog.records and capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import enum
-import json
-import math
 import os
 import subprocess
 import sys
@@ -12,15 +9,23 @@ import attrs
 import pytest
 
 from ebrl.errors import UsageError
-from ebrl.graph.model import Graph
-from ebrl.observe.run_directory import RunConfig, RunDirectory, restored_parameters
+from ebrl.observe.records import read_lines
+from ebrl.observe.run_config import RunConfig
+from ebrl.observe.run_directory import RunDirectory
 
 CONFIG = RunConfig(workflow="reach", file="/flows/reach.py", parameters={"num_envs": 4}, seed=3)
 
 
+def create(path: Path | None = None) -> RunDirectory:
+    """The directory of a run that was started and stopped."""
+    with RunDirectory.claim(CONFIG.workflow, path) as run:
+        run.begin(CONFIG)
+    return run
+
+
 def test_default_path_names_workflow_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first, second = RunDirectory.create(CONFIG), RunDirectory.create(CONFIG)
+    first, second = create(), create()
     assert first.path.parent == tmp_path / "runs"
     assert first.path.name.startswith("reach-")
     assert first.path != second.path, "two runs in the same second"
@@ -29,89 +34,126 @@ def test_default_path_names_workflow_and_time(tmp_path: Path, monkeypatch: pytes
     assert first.summary is None
 
 
-def test_config_of_a_graph_names_its_file_and_what_is_installed(tmp_path: Path) -> None:
-    file = tmp_path / "flow.py"
-    file.touch()
-    config = RunConfig.of(Graph(name="flow", place=f"{file}:12", parameters={"a": 1}), seed=1, schedule="sync")
-    assert (config.file, config.workflow, config.parameters) == (str(file), "flow", {"a": 1})
-    assert {"python", "dask", "torch"} <= set(config.versions)
-    assert RunConfig.of(Graph(name="flow", place="<stdin>:1"), seed=1, schedule="sync").file == ""
-
-
 def test_finished_run_is_not_overwritten(tmp_path: Path) -> None:
-    run = RunDirectory.create(CONFIG, tmp_path / "run")
-    run.write_summary({"status": "finished"})
+    run = create(tmp_path / "run")
+    run.write_summary({"status": "finished", "iterations": 3})
     with pytest.raises(UsageError) as error:
-        RunDirectory.create(CONFIG, tmp_path / "run")
+        create(tmp_path / "run")
     assert str(error.value) == (
         f"error: {tmp_path}/run holds a finished run, which is not overwritten\n"
         f"  hint: choose another --run-dir, or continue that run: ebrl run --resume {tmp_path}/run"
     )
-    assert run.summary == {"status": "finished"}
+    assert run.summary == {"status": "finished", "iterations": 3}
 
 
-def test_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
-    RunDirectory.create(CONFIG, tmp_path)
+@pytest.mark.parametrize("kept", ["metrics.jsonl", "checkpoints/000010"])
+def test_unfinished_run_is_not_overwritten(tmp_path: Path, kept: str) -> None:
+    create(tmp_path)
+    (tmp_path / kept).write_text("{}")
     with pytest.raises(UsageError, match="has not finished"):
-        RunDirectory.create(CONFIG, tmp_path)
+        create(tmp_path)
+
+
+@pytest.mark.parametrize("summary", [None, {"status": "failed", "iterations": 0}])
+def test_a_run_that_came_to_nothing_does_not_keep_its_directory(tmp_path: Path, summary: dict[str, object]) -> None:
+    first = create(tmp_path / "run")
+    if summary is not None:
+        first.write_summary(summary)
+    (first.path / "notes.txt").write_text("the user's")
+    assert create(tmp_path / "run").summary is None
+    assert (first.path / "notes.txt").read_text() == "the user's"
 
 
 def test_folder_with_a_log_file_in_it_is_fine(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("started by nohup")
-    assert RunDirectory.create(CONFIG, tmp_path).config == CONFIG
+    assert create(tmp_path).config == CONFIG
 
 
-def test_file_instead_of_folder(tmp_path: Path) -> None:
+def test_what_can_hold_no_run(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(UsageError, match="is a file"):
-        RunDirectory.create(CONFIG, tmp_path / "run")
+        create(tmp_path / "run")
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        create(tmp_path / "run" / "below")
     with pytest.raises(UsageError, match="cannot be written"):
-        RunDirectory.create(CONFIG, tmp_path / "run" / "below")
+        create(Path("/proc/ebrl"))
+    with pytest.raises(UsageError, match="cannot be written"):
+        create(Path("/proc"))
+    with pytest.raises(UsageError, match="has an empty name"), RunDirectory.claim("reach", ""):
+        pass
+
+
+def test_a_claim_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    for name in ("new", "own"):
+        with pytest.raises(KeyError), RunDirectory.claim("reach", tmp_path / name):
+            raise KeyError
+    assert [path.name for path in tmp_path.rglob("*")] == ["own"]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with RunDirectory.claim("reach", tmp_path) as run:
+        run.begin(CONFIG)
+        for second in (RunDirectory.claim("reach", tmp_path), RunDirectory.reclaim(tmp_path)):
+            with pytest.raises(UsageError) as error, second:
+                pass
+            assert error.value.message == (
+                f"the run directory {tmp_path} is in use by process {os.getpid()} on {os.uname().nodename}"
+            )
+    with RunDirectory.reclaim(tmp_path) as again:
+        assert again.config == CONFIG
+
+
+def test_a_process_that_dies_lets_go(tmp_path: Path) -> None:
+    create(tmp_path)
+    script = (
+        "import sys\nfrom ebrl.observe.run_directory import RunDirectory\n"
+        "with RunDirectory.reclaim(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    with pytest.raises(UsageError, match=f"is in use by process {holder.pid} on"), RunDirectory.reclaim(tmp_path):
+        pass
+    holder.kill()
+    holder.communicate()
+    with RunDirectory.reclaim(tmp_path):
+        pass
 
 
 def test_resume_of_an_unknown_run_names_the_known_ones(tmp_path: Path) -> None:
-    RunDirectory.create(CONFIG, tmp_path / "reach-1")
-    with pytest.raises(UsageError) as error:
-        RunDirectory.reopen(tmp_path / "reach-2")
+    create(tmp_path / "reach-1")
+    with pytest.raises(UsageError) as error, RunDirectory.reclaim(tmp_path / "reach-2"):
+        pass
     assert error.value.message == f"{tmp_path}/reach-2 is no run directory: it does not exist"
     assert error.value.hint == f"runs in {tmp_path}: reach-1"
-    with pytest.raises(UsageError, match=r"it has no config\.json"):
-        RunDirectory.reopen(tmp_path)
+    with pytest.raises(UsageError, match=r"it has no config\.json"), RunDirectory.reclaim(tmp_path):
+        pass
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"workflow": '])
-def test_damaged_config(tmp_path: Path, text: str) -> None:
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UsageError, match=r"config\.json is damaged"):
-        RunConfig.read(tmp_path)
-
-
-def test_config_of_a_newer_version_is_read(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({**attrs.asdict(CONFIG), "invented_later": 1}))
-    assert RunConfig.read(tmp_path) == CONFIG
-
-
-def test_reopen_drops_what_runs_again_and_cut_lines(tmp_path: Path) -> None:
-    run = RunDirectory.create(CONFIG, tmp_path)
+def test_resume_drops_what_runs_again_and_cut_lines(tmp_path: Path) -> None:
+    run = create(tmp_path)
     rows = "".join(f'{{"iteration": {n}}}\n' for n in range(1, 8))
     run.metrics_file.write_text(rows + '{"iteration": 8, "succ')
     (tmp_path / "events.jsonl").write_text('{"kind": "started"}\n{"ki')
     run.write_summary({"status": "interrupted"})
-    assert RunDirectory.reopen(tmp_path, iteration=5).summary is None
-    assert [json.loads(line)["iteration"] for line in run.metrics_file.read_text().splitlines()] == [1, 2, 3, 4, 5]
+    run.resume(CONFIG, iteration=5)
+    assert run.summary is None
+    assert [row["iteration"] for row in read_lines(run.metrics_file)] == [1, 2, 3, 4, 5]
     assert (tmp_path / "events.jsonl").read_text() == '{"kind": "started"}\n'
 
 
-def test_reopen_keeps_changed_parameters_for_the_next_resume(tmp_path: Path) -> None:
-    RunDirectory.create(CONFIG, tmp_path)
+def test_resume_keeps_changed_parameters_for_the_next_one(tmp_path: Path) -> None:
     changed = attrs.evolve(CONFIG, parameters={"num_envs": 16})
-    assert RunDirectory.reopen(tmp_path, config=changed).config == changed
-    assert RunDirectory.reopen(tmp_path).config == changed
+    run = create(tmp_path)
+    run.resume(changed, iteration=0)
+    assert run.config == changed
 
 
 def test_summary_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     """A process that dies in the middle of the write leaves the old summary and no other file of that name."""
-    run = RunDirectory.create(CONFIG, tmp_path)
+    run = create(tmp_path)
     run.write_summary({"status": "old"})
     script = (
         "import os, sys; from pathlib import Path; from ebrl.observe import records\n"
@@ -125,7 +167,7 @@ def test_summary_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_failed_write_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = RunDirectory.create(CONFIG, tmp_path)
+    run = create(tmp_path)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -135,43 +177,3 @@ def test_failed_write_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pyte
         run.write_summary({"status": "finished"})
     assert run.summary is None
     assert not list(tmp_path.glob(".summary*"))
-
-
-class Arm(enum.Enum):
-    LEFT = 1
-
-
-def test_parameters_come_back_in_their_types(tmp_path: Path) -> None:
-    def flow(
-        hidden: tuple[int, ...],
-        limit: float,
-        arm: Arm,
-        data: Path,
-        names: list[str],
-        task: str,
-        seed: int | None = None,
-    ) -> None: ...
-
-    given = {
-        "hidden": (64, 64), "limit": math.inf, "arm": Arm.LEFT, "data": Path("a/b"), "names": ["x"], "task": "inf",
-        "seed": None,
-    }  # fmt: skip
-    config = RunConfig.of(Graph(name="flow", parameters=given), seed=0, schedule="ebrl")
-    stored = RunDirectory.create(config, tmp_path).config.parameters
-    assert restored_parameters(flow, stored) == given
-
-
-def test_parameter_that_the_workflow_no_longer_has() -> None:
-    def flow(num_envs: int) -> None: ...
-
-    with pytest.raises(UsageError) as error:
-        restored_parameters(flow, {"num_env": 3})
-    assert error.value.message == "that run had a parameter 'num_env', which workflow 'flow' no longer has"
-    assert error.value.hint == "did you mean 'num_envs'?"
-
-
-def test_a_run_that_came_to_nothing_does_not_keep_its_directory(tmp_path: Path) -> None:
-    config = RunConfig(workflow="w", file="")
-    first = RunDirectory.create(config, tmp_path / "run")
-    first.write_summary({"status": "failed", "iterations": 0})
-    assert RunDirectory.create(config, tmp_path / "run").summary is None

@@ -47,18 +47,19 @@ class Outcome:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[..., Outcome]:
-    """Run a workflow of `small.py`; `during` is called with (run, iteration) after each iteration."""
+    """Run a workflow of `file`; `during` is called with (run, iteration) after each iteration."""
     count = iter(range(100))
 
     def start(
         name: str = "small",
         *settings: str,
+        file: Path = WORKFLOWS,
         during: Callable[[ebrl.runtime.run.Run, Any], None] | None = None,
         resume: Path | None = None,
         **options: Any,
     ) -> Outcome:
         outcome = Outcome(folder=resume or tmp_path / f"run-{next(count)}")
-        graph = load_workflow(f"{WORKFLOWS}:{name}").with_settings(list(settings))
+        graph = load_workflow(f"{file}:{name}").with_settings(list(settings))
         where = {"resume": resume} if resume else {"run_dir": outcome.folder}
         with ebrl.launch(graph, observers=[outcome.events.append], **where, **options) as run:
             for iteration in run:

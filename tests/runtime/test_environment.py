@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -101,8 +102,8 @@ def test_what_a_simulator_starts_inherits_nothing_and_ends_with_it(memory: int, 
 def test_the_process_leaves_when_nobody_commands_it(memory: int) -> None:
     process = EnvironmentProcess(0, order("counting.Counting"), memory)
     _slots(process, memory, chunk=1)
-    assert process._process.stdin is not None
-    process._process.stdin.close()
+    os.close(process._commands)
+    process._commands = os.dup(process.descriptor)  # something to close at the end
     with pytest.raises(EnvironmentGone, match="environment process exited with code 0"):
         _hear(process)
     process.kill()
@@ -110,8 +111,9 @@ def test_the_process_leaves_when_nobody_commands_it(memory: int) -> None:
 
 def test_commands_to_a_dead_process_are_no_error(memory: int) -> None:
     process = EnvironmentProcess(0, order("counting.Counting"), memory)
-    process._process.kill()
-    process._process.wait()
+    os.kill(process.pid, signal.SIGKILL)
+    while not process.ended:
+        time.sleep(0.001)
     process.reset(1)
     process.close()
     with pytest.raises(EnvironmentGone, match="killed by SIGKILL"):

@@ -28,7 +28,8 @@ def _kill_worker(run: Any, name: str) -> None:
 
 def _kill_environment(run: Any) -> None:
     worker = psutil.Process(run._cluster._nannies["simulate-0"].pid)
-    victim = next(child for child in worker.children() if "ebrl.runtime.child" in child.cmdline())
+    warm = next(child for child in worker.children() if "ebrl.runtime.warm_child" in child.cmdline())
+    victim = warm.children()[0]
     victim.send_signal(signal.SIGKILL)
 
 

@@ -176,6 +176,7 @@ def test_fewer_than_half() -> None:
 )
 def test_a_hang_is_ended_and_its_stack_shown(simulator: str, doing: str, step: int) -> None:
     with victim_of_two(f"hanging.{simulator}", deadlines=DEADLINES) as play:
+        play.until(lambda: play.rollout.slots is not None and all(e.process.spec for e in play.rollout._environments))
         pids = play.rollout.pids()
         play.batch()
         (lost,) = play.lost

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 from rewards import shaped_reward
 
 import ebrl
+from ebrl.errors import UsageError
 from ebrl.stages import evaluate, generate, simulate, train_ppo
 
 
@@ -67,6 +74,14 @@ def judged(task: str = "gymnasium:Pendulum-v1", iterations: int = 4):
 
 
 @ebrl.workflow
+def misjudged():
+    """Only the stage that judges finds that its task does not exist."""
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
+    weights <<= slow_train(policy, trajectories, iterations=4, seconds=0.0)
+    evaluate("gymnasium:Pendulom-v1", policy, weights, episodes=2, every=1, num_envs=1)
+
+
+@ebrl.workflow
 def failing(how: str = "raise"):
     policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
     weights <<= slow_train(policy, fussy(trajectories, how=how), iterations=50)
@@ -108,3 +123,41 @@ def faulty(where: str = "type"):
     else:
         passed = several(trajectories) if where == "generator" else odd(trajectories, how=where)
         weights <<= slow_train(policy, passed, iterations=3, seconds=0.0)
+
+
+class Unpicklable(Exception):
+    def __init__(self, what: str, *, code: int) -> None:
+        super().__init__(f"{what} with code {code}")
+        self.lock = threading.Lock()
+
+
+@ebrl.stage(memory_mib=300)
+def dying(trajectory: ebrl.Trajectory, how: str = "exit", folder: str = "") -> ebrl.Trajectory:
+    """Ends its worker, or raises what is hard to tell of, or leaves a process behind."""
+    if how == "exit":
+        os._exit(3)
+    if how == "crash":
+        ctypes.string_at(0)
+    if how == "memory":
+        held = []
+        while True:
+            held.append(np.ones(20 << 17))
+            time.sleep(0.02)
+    if how == "unpicklable":
+        try:
+            {}["gripper"]
+        except KeyError as error:
+            raise Unpicklable("no gripper", code=7) from error
+    if how == "usage":
+        raise UsageError("the reward model is missing", hint="download it")
+    if how == "process":
+        process = subprocess.Popen(["sleep", "1000"])
+        (Path(folder) / str(process.pid)).touch()
+        time.sleep(0.2)
+    return trajectory
+
+
+@ebrl.workflow
+def deadly(how: str = "exit", folder: str = "", iterations: int = 3):
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
+    weights <<= slow_train(policy, dying(trajectories, how=how, folder=folder), iterations=iterations, seconds=0.0)

@@ -1,0 +1,51 @@
+"""Request: what `ebrl.launch` was asked for, checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ebrl.errors import UsageError
+from ebrl.graph.load import loading
+from ebrl.graph.model import Graph
+from ebrl.graph.workflow import Workflow
+from ebrl.observe.run_config import LARGEST_SEED
+from ebrl.runtime.placement import INSIDE
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Request:
+    """The arguments of `ebrl.launch`."""
+
+    graph: Graph
+    run_dir: str | Path | None
+    schedule: str
+    scheduler: str | None
+    seed: int
+    resume: str | Path | None
+
+    def check(self, place: str) -> None:
+        """Raise UsageError, which names `place`, for what can never become a run."""
+
+        def refuse(message: str, hint: str) -> None:
+            raise UsageError(message, where="ebrl.launch", place=place, hint=hint)
+
+        if loading.get() or INSIDE in os.environ:
+            refuse("a run would start while the workflow file is imported", 'put it under `if __name__ == "__main__":`')
+        graph, seed = self._as_given("graph"), self._as_given("seed")
+        if isinstance(graph, Workflow):
+            name = graph.__name__
+            refuse(f"{name!r} is a workflow, and a run needs its graph", f"call it: ebrl.launch({name}())")
+        if not isinstance(graph, Graph):
+            refuse(f"a run needs a graph, got {type(graph).__name__}", "call a function decorated with @ebrl.workflow")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
+            refuse(f"seed must be a whole number from 0 to {LARGEST_SEED}, got {seed!r}", "left out, it is 0")
+        if self.run_dir is not None and self.resume is not None:
+            refuse("run_dir cannot be combined with resume", "a resumed run keeps its directory")
+
+    def _as_given(self, name: str) -> Any:
+        """An argument of whatever type the caller really passed."""
+        return getattr(self, name)

@@ -1,0 +1,138 @@
+"""Every fault of `tests/bad_envs` costs its own trajectory, or nothing, or ends the run with its message.
+
+How the messages come about, restarts and quarantine are in `test_rollout_faults.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ebrl.errors import SimulatorError
+from ebrl.graph.items import Trajectory
+from ebrl.runtime.rollout import Deadlines
+from ebrl.runtime.seeding import reset_seed
+
+from .playing import Play, order, same
+
+DEADLINES = Deadlines(start_s=60.0, reset_s=2.0, step_s=2.0)
+VICTIM = 1
+"""The environment with the fault, of two; in its first episode only."""
+
+
+def play(simulator: str, **options: Any) -> Play:
+    """Two environments of which results do not depend on timing."""
+    settings = {"in_order": True, "deadlines": DEADLINES}
+    return Play(order(simulator, **options), num_envs=2, num_steps=10, settings=settings)
+
+
+def of(trajectories: list[Trajectory], environment: int) -> list[Trajectory]:
+    return [trajectory for trajectory in trajectories if trajectory.environment == environment]
+
+
+@pytest.fixture(scope="module")
+def faultless() -> Iterator[list[Trajectory]]:
+    with play("counting.Counting", lengths=(8, 14)) as sound:
+        yield [trajectory for _ in range(3) for trajectory in sound.batch()]
+
+
+ONE_TRAJECTORY = {
+    "raises at step 7": ("raising.Raising", "step", "RuntimeError: the gripper is stuck"),
+    "exits": ("dying.Exiting", "step", "environment process exited with code 1"),
+    "segfaults": ("dying.Segfaulting", "step", "environment process was killed by SIGSEGV"),
+    "sleeps for ever in reset": ("hanging.HangingReset", "reset", "no answer to reset within 2 s"),
+    "sleeps for ever in step": ("hanging.HangingStep", "step", "no answer to step within 2 s"),
+    "NaN in an observation": (
+        "misshapen.NaNObservation", "step", "observation 'state' from step() is nan at index (2,)",
+    ),
+    "NaN in a reward": ("misshapen.NaNReward", "step", "the reward is nan"),
+    "float64": (
+        "misshapen.LateType", "step", "observation 'state' from step(): expected float32 (4,), got float64 (4,)",
+    ),
+    "shape": (
+        "misshapen.LateShape", "step", "observation 'state' from step(): expected float32 (4,), got float32 (14,)",
+    ),
+    "key": ("misshapen.LateKey", "step", "step() gave no observation 'state'; declared: state"),
+    "None for an observation": (
+        "misshapen.LateNothing", "step", "step() gave an observation of type None; expected Observation",
+    ),
+    "None for a reward": ("misshapen.NoReward", "step", "the reward is None; expected a number"),
+    "None for a step": ("misshapen.LateNoStep", "step", "the simulation stage yielded None; expected Step"),
+    "calls input()": (
+        "disturbing.Asking", "step", "the simulator asked for keyboard input: 'Press Enter to go on'",
+    ),
+    "reset raises": ("failing_reset.FailingReset", "reset", "OSError: texture file vanished"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ONE_TRAJECTORY)
+def test_a_fault_costs_its_own_trajectory(fault: str, faultless: list[Trajectory]) -> None:
+    simulator, doing, message = ONE_TRAJECTORY[fault]
+    seed = reset_seed(0, "simulate", VICTIM, 0)
+    with play(simulator, lengths=(8, 14), seeds=[seed]) as broken:
+        batches = [trajectory for _ in range(3) for trajectory in broken.batch()]
+        (lost,) = broken.lost
+    assert (lost["message"], lost["doing"]) == (message, doing)
+    assert (lost["environment"], lost["episode"], lost["step"], lost["seed"]) == (
+        VICTIM, 0, 7 if doing == "step" else 0, seed,
+    )  # fmt: skip
+    assert same(of(batches, 0), of(faultless, 0))
+    first, *later = of(batches, VICTIM)
+    if doing == "step":
+        assert (first.episode, len(first), first.truncated, first.terminated) == (0, 6, True, False)
+    else:
+        later = of(batches, VICTIM)
+    # The replacement goes on with the next episode, and plays it as if nothing had happened.
+    assert {trajectory.episode for trajectory in later} >= {1, 2}
+    known = {(other.episode, other.start): other for other in of(faultless, VICTIM)}
+    for trajectory in later:
+        twin = known.get((trajectory.episode, trajectory.start))
+        if twin is not None and len(twin) == len(trajectory):
+            assert same([trajectory], [twin])
+
+
+NOTHING = {
+    "prints to standard output": ("disturbing.Printing", {}),
+    "changes signal handlers": ("disturbing.Alarming", {}),
+    "spawns threads": ("disturbing.Threading", {}),
+    "returns the same array": ("misshapen.ReusedArray", {}),
+    "sleeps for ever in close": ("hanging.HangingClose", {}),
+    "slow reset": ("hanging.SlowReset", {"reset_s": 0.5}),
+    "slow step": ("hanging.Slow", {"step_s": 0.5}),
+    "leaks": ("leaking.Leaking", {}),
+}
+
+
+@pytest.mark.parametrize("liberty", NOTHING)
+def test_a_liberty_costs_nothing(liberty: str, faultless: list[Trajectory]) -> None:
+    simulator, options = NOTHING[liberty]
+    with play(simulator, lengths=(8, 14), **options) as free:
+        batches = [trajectory for _ in range(3) for trajectory in free.batch()]
+        assert not free.lost
+    assert same(batches, faultless)
+
+
+FROM_THE_FIRST_MOMENT = {
+    "factory returns None": (
+        "unborn.nothing",
+        "bad:nothing: the factory of bad:nothing returned None; "
+        "expected a Simulator with a `spec` of type SimulatorSpec",
+    ),
+    "__init__ and __del__ raise": ("unborn.NoisyCleanup", "bad:NoisyCleanup: RuntimeError: no display"),
+    "calls input() at import": (
+        "asking_at_import.AskingAtImport",
+        "bad:AskingAtImport: the simulator asked for keyboard input: 'Do you accept the license (y/n)? '",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FROM_THE_FIRST_MOMENT)
+def test_a_fault_from_the_first_moment_ends_the_run(fault: str) -> None:
+    simulator, message = FROM_THE_FIRST_MOMENT[fault]
+    with play(simulator) as unborn, pytest.raises(SimulatorError) as caught:
+        unborn.batch()
+    assert caught.value.message == message
+    assert caught.value.where == "simulate.env"
+    assert "Exception ignored" not in caught.value.render()

@@ -1,0 +1,58 @@
+"""What `ebrl.launch` and its `Run` refuse before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ebrl
+from ebrl.errors import UsageError
+from ebrl.graph.load import load_workflow
+
+from .conftest import WORKFLOWS
+
+
+@pytest.fixture
+def workflow() -> Any:
+    return load_workflow(f"{WORKFLOWS}:small")
+
+
+def refused(call: Any) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert "test_request.py" in caught.value.place
+    return caught.value
+
+
+def test_a_workflow_is_no_graph(workflow: Any) -> None:
+    error = refused(lambda: ebrl.launch(workflow))
+    assert error.message == "'small' is a workflow, and a run needs its graph"
+    assert error.hint == "call it: ebrl.launch(small())"
+    assert refused(lambda: ebrl.launch("small.py")).message == "a run needs a graph, got str"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, True, "1", None])
+def test_seeds(workflow: Any, seed: Any) -> None:
+    error = refused(lambda: ebrl.launch(workflow(), seed=seed))
+    assert error.message == f"seed must be a whole number from 0 to 9223372036854775807, got {seed!r}"
+
+
+def test_a_resumed_run_has_its_directory(workflow: Any, tmp_path: Path) -> None:
+    error = refused(lambda: ebrl.launch(workflow(), run_dir=tmp_path / "a", resume=tmp_path / "b"))
+    assert error.message == "run_dir cannot be combined with resume"
+
+
+@pytest.mark.parametrize("use", [iter, lambda run: run.plan, lambda run: run.run_dir])
+def test_a_run_that_was_not_started(workflow: Any, use: Any) -> None:
+    run = ebrl.launch(workflow())
+    with pytest.raises(UsageError) as caught:
+        use(run)
+    assert caught.value.message == "this run has not been started"
+    assert caught.value.hint == "write `with ebrl.launch(graph) as run:` and use it inside"
+
+
+def test_a_run_directory_without_a_name(workflow: Any) -> None:
+    with pytest.raises(UsageError, match="the run directory has an empty name"), ebrl.launch(workflow(), run_dir=""):
+        pass
