@@ -27,11 +27,15 @@ class TrainingTask:
 
     @staticmethod
     def named(name: str, **settings: Any) -> TrainingTask:
-        """``lift`` or ``reach``; `settings` replace parameters of the workflow, such as num_envs."""
+        """``lift``, ``lift_stock`` (with robosuite's own controllers) or ``reach``; `settings` replace
+        parameters of the workflow, such as num_envs."""
         from ebrl.workflows.lift_ppo import lift_ppo
         from ebrl.workflows.reach_ppo import reach_ppo
 
-        return TrainingTask.of({"lift": lift_ppo, "reach": reach_ppo}[name](iterations=ENDLESS, **settings))
+        workflows = {"lift": lift_ppo, "lift_stock": lift_ppo, "reach": reach_ppo}
+        if name == "lift_stock":
+            settings = {"task": "robosuite:Lift?fast_control=false", **settings}
+        return TrainingTask.of(workflows[name](iterations=ENDLESS, **settings))
 
     @staticmethod
     def of(graph: Graph) -> TrainingTask:

@@ -49,7 +49,9 @@ def test_two_definitions_of_one_name_are_refused_and_the_same_one_again_is_not()
         registry.register_policy("mine")(other)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("gymnasum", "did you mean 'gymnasium'?"), ("zzz", "known: behavior, emulated, ")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("gymnasum", "did you mean 'gymnasium'?"), ("zzz", "known: behavior, emulated, ")]
+)
 def test_an_unknown_name_gets_a_hint(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         registry.load_simulator(name)
