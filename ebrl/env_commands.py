@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ebrl.interpreters.store import Marker
     from ebrl.runtime.order import EnvironmentOrder
 
+_PIPED_WIDTH = 200  # one line per backend where another program reads
+
 Command = Callable[..., None]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a simulator backend, such as robosuite.")]
 
@@ -68,7 +70,7 @@ def list_() -> None:
             packages = _named(name, marker.packages)
             row += [marker.python, packages, str(marker.size_mib), marker.created[:16].replace("T", " ")]
         table.add_row(*row)
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
 
 
 def remove(name: Name) -> None:
@@ -162,7 +164,7 @@ def _state(name: str, marker: Marker | None) -> str:
 def _named(backend: str, packages: object) -> str:
     """Of `packages` those that matter: the simulator's own, numpy and the physics engine."""
     assert isinstance(packages, dict)
-    wanted = ("numpy", "mujoco", "sapien", "torch")
+    wanted = ("numpy", "mujoco", "sapien", "torch", "bddl")
     squashed = {name: name.lower().replace("-", "").replace("_", "") for name in packages if name}
     own = [name for name in packages if name and backend.replace("_", "") in squashed[name] and "assets" not in name]
     others = [name for name in packages if name and squashed[name] in wanted]

@@ -36,6 +36,8 @@ def evaluate(
 
     Episodes whose environment was lost say nothing about the policy and do not count.
     """
+    if record_every < 1:
+        raise UsageError(f"record_every must be at least 1, got {record_every}", where="evaluate")
     policy.load(weights.arrays)
     finished = successes = failures = 0
     reward = 0.0

@@ -25,6 +25,7 @@ def main(order: dict[str, Any], reply: int, parent: int) -> None:
     def make() -> Simulator:
         birth = Birth(order)
         birth.load()
+        birth.warm()
         return birth.build()
 
     with open(reply, "w", encoding="utf-8") as paper:

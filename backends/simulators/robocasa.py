@@ -57,6 +57,11 @@ class RobocasaSimulator:
     observe = True
     """As in `RobosuiteSimulator`."""
 
+    @staticmethod
+    def warm() -> None:
+        """Import what every RoboCasa environment needs, without making one."""
+        _tasks()
+
     def __init__(
         self,
         task: str,

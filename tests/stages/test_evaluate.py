@@ -80,6 +80,11 @@ def test_lost_episodes_do_not_count() -> None:
     assert run(Played([True], lost=tuple(range(6))), episodes=6).metrics == {}
 
 
+def test_videos_of_no_evaluation_are_refused() -> None:
+    with pytest.raises(UsageError, match="record_every must be at least 1, got 0"):
+        run(Played([True]), episodes=1, record_video=1, record_every=0)
+
+
 def test_without_success_only_rewards_are_reported() -> None:
     assert run(Played([None]), episodes=4).metrics == {"reward": 1.5, "episodes": 4}
     with pytest.raises(UsageError, match="stop_at needs success, which this simulator does not report"):
