@@ -241,13 +241,20 @@ class SimulationEngine:
         return {number: (self._first_batch * num_steps, ()) for number in numbers}
 
 
+def interpreter_for(node: Node) -> Interpreter:
+    """Where the simulators of `node` run on this machine."""
+    found = node.reference(SimulatorRef)
+    assert found is not None
+    return interpreter_of(found[1].backend)
+
+
 def environment_order(node: Node, assignment: Assignment) -> EnvironmentOrder:
     """How the environment processes of `node` are made."""
     found = node.reference(SimulatorRef)
     assert found is not None
     reference: SimulatorRef = found[1]
     module, name = simulator_origin(reference.backend)
-    interpreter = interpreter_of(reference.backend)
+    interpreter = interpreter_for(node)
     if by_value(assignment.packed_program):
         _check_version(interpreter, reference, node)
     return EnvironmentOrder(

@@ -55,7 +55,11 @@ def warm(assignment: Assignment) -> None:
 @task
 def probe(assignment: Assignment, iteration: int) -> SimulatorSpec:
     """Start the simulation engine; returns what its simulators declare."""
+    from ebrl.runtime.simulation import interpreter_for
+
     spec: SimulatorSpec = _simulation(assignment, iteration).spec()
+    if notice := interpreter_for(assignment.node).notice:
+        _tell(assignment, "warning", iteration=iteration, message=notice)
     return spec
 
 

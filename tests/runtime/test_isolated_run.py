@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -38,3 +39,10 @@ def test_a_run_with_another_numpy_sees_the_same_trajectories(
     there = launch("small", "iterations=3", "max_staleness=0")
     assert there.metrics() == here.metrics()
     assert there.summary["status"] == "finished"
+    assert there.of("warning") == []
+
+    IsolatedEnvironment("gymnasium").complete(attrs.evolve(marker, pins="of an older release"))
+    later = launch("small", "iterations=1")
+    assert [event["message"] for event in later.of("warning")] == [
+        "the pins of gymnasium changed since its environment was made: ebrl env create gymnasium"
+    ]
