@@ -58,7 +58,7 @@ def probe(assignment: Assignment, iteration: int) -> SimulatorSpec:
     from ebrl.runtime.simulation import interpreter_for
 
     spec: SimulatorSpec = _simulation(assignment, iteration).spec()
-    if notice := interpreter_for(assignment.node).notice:
+    if notice := interpreter_for(assignment.node()).notice:
         _tell(assignment, "warning", iteration=iteration, message=notice)
     return spec
 
