@@ -35,8 +35,12 @@ class SimulatorSpec:
 class Simulator(Protocol):
     """One environment. Lives in one process and one thread; needs no thread safety.
 
-    It may also have ``render()``, which gives a uint8 image [height, width, 3] or None, and say how its process may
-    be forked: see `ebrl.runtime.warm_child`.
+    It may also have
+
+    - ``render()``, which gives a uint8 image [height, width, 3] or None.
+    - ``observe``, an attribute that is True at first: while the engine sets it to False, `step` may leave out of its
+      observation what is costly, such as images, unless the episode ends with it. `reset` leaves out nothing.
+    - a word on how its process may be forked: see `ebrl.runtime.warm_child`.
     """
 
     spec: SimulatorSpec

@@ -24,7 +24,7 @@ import numpy as np
 from ebrl.backends.protocols import Simulator
 from ebrl.graph.items import ActionChunk, Step
 from ebrl.runtime import wire
-from ebrl.runtime.birth import Birth
+from ebrl.runtime.birth import Birth, execute
 from ebrl.runtime.contract import check_observation, checked_step
 from ebrl.runtime.failure import ContractError, describe
 from ebrl.runtime.slots import Slots
@@ -79,6 +79,8 @@ class _Child:
         self.steps: Iterator[Step] | None = None
         self.position = 0
         self.recording = False
+        self.skips = False
+        """Whether nobody sees what the simulator shows in the middle of a chunk, and it can save the work."""
 
     def serve(self, birth: Birth) -> None:
         began = time.perf_counter()
@@ -113,6 +115,7 @@ class _Child:
         birth.load()
         birth.warm()
         self.simulator, self.program = birth.build(), birth.program
+        self.skips = self.program is execute and hasattr(self.simulator, "observe")
         data = wire.dumps({"spec": self.simulator.spec, "import_s": birth.import_s})
         self._say(wire.READY, began, text=data.hex())
 
@@ -158,6 +161,9 @@ class _Child:
             self.steps, self.position = iter(self.program(self.simulator, chunk)), 0
         step, success, executed = None, None, 0
         for _ in range(abs(count)):
+            self.slots["position"][self.row] = self.position
+            if self.skips:
+                self.simulator.observe = self.position + 1 == self.slots.chunk  # type: ignore[attr-defined]
             following = next(self.steps, self)
             if following is self:  # None is what a simulator that forgets to return gives
                 break

@@ -130,6 +130,15 @@ class EnvironmentProcess:
             self._write(wire.COMMAND.pack(wire.RECORD, int(wanted)))
         self._recording = wanted
 
+    @property
+    def recording(self) -> bool:
+        return self._recording
+
+    @property
+    def heard_more(self) -> bool:
+        """Whether something behind the last reply has been read already."""
+        return bool(self._buffer)
+
     def render(self) -> None:
         """Ask for an image; see `image`."""
         self._write(wire.COMMAND.pack(wire.RENDER, 0))

@@ -106,15 +106,18 @@ class EnvironmentPool:
     def _readable(self, row: int) -> None:
         state = self.states[row]
         try:
-            # A reply may end an episode, and with it this process.
-            while self.states[row] is state and (reply := state.process.receive()) is not None:
+            while (reply := state.process.receive()) is not None:
                 self._any_started = True
                 self._on_reply(row, state, reply)
+                # A reply may end an episode, and with it this process.
+                if self.states[row] is not state or not state.process.heard_more:
+                    return
         except EnvironmentGone as gone:
             self._lose(row, gone)
 
     def _lose(self, row: int, gone: EnvironmentGone) -> None:
         state = self.states[row]
+        state.catch_up()
         lost = faults.account(state, gone, self._settings)
         state.work = "gone"
         self._loop.forget(state.process.descriptor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import attrs
-import numpy as np
 
 from ebrl.graph.items import Array, Episode
 from ebrl.runtime.environment import EnvironmentProcess
@@ -46,7 +45,9 @@ class EnvironmentState:
     """Chunks of this episode, where a resume may replay them."""
 
     executed: int = 0
-    """Actions of the present chunk."""
+    """Actions of the present chunk, as far as its process has answered for them."""
+    position: Array | None = None
+    """[1] int32 in the slots, where the process says which it executes."""
     asked: bool = False
     """Its present observation was handed to the actor, or is about to be."""
     restart: bool = False
@@ -65,12 +66,19 @@ class EnvironmentState:
 
     def begin_chunk(self) -> None:
         self.work, self.executed = "step", 0
+        if self.position is not None:
+            self.position[0] = 0
+
+    def catch_up(self) -> None:
+        """Count the actions that a process executed before it was lost, however that happened."""
+        if self.work == "step" and self.position is not None:
+            self.executed = max(self.executed, int(self.position[0]))
 
     def chunk_done(self, slots: Slots, row: int, *, keep_actions: bool) -> None:
         """Count the chunk in slot `row`, and record it."""
         self.chunks += 1
         self.steps += self.executed
-        self.reward += float(slots["rewards"][row].sum(dtype=np.float64))
+        self.reward += sum(slots["rewards"][row].tolist())  # for a few numbers quicker than numpy
         if keep_actions:
             self.actions.append(slots["actions"][row].copy())
         if self.recorder is not None and self.recorder.recording:

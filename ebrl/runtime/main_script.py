@@ -12,10 +12,19 @@ from ebrl.graph.source import place
 
 def refuse_without_guard() -> None:
     """End the program, with exit code 2 and one line, where the script would start this run in every worker."""
+    _forget_what_is_no_file()
     if (where := _unguarded()) is not None:
         message = 'every worker would start this run again; put it under `if __name__ == "__main__":`'
         print(f"error: {where}: {message}", file=sys.stderr)
         raise SystemExit(2)
+
+
+def _forget_what_is_no_file() -> None:
+    """A program from standard input (``python - < script``) calls itself ``<stdin>``, which no worker can import."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is not None and not Path(file).is_file():
+        del main.__file__
 
 
 def _unguarded() -> str | None:

@@ -28,6 +28,7 @@ from ebrl.runtime.slots import Slots, anonymous_memory, layout
 from ebrl.runtime.trajectories import TrajectoryRecorder
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher
+from ebrl.schedule.quantum import quantum
 from ebrl.schedule.recycling import Recycling
 from ebrl.schedule.windows import Windows
 
@@ -162,6 +163,7 @@ class Rollout:
             self.slots = Slots.create(self._memory, described)
             self._actor = self._make_actor(self)
         environment.process.attach(self.slots.layout)
+        environment.position = self.slots["position"][index : index + 1]
         if self.settings.num_steps is not None:
             environment.recorder = TrajectoryRecorder(self.slots, index, environment.number)
         self._begin_reset(index, environment)
@@ -255,7 +257,7 @@ class Rollout:
         self.dispatcher.ready(index, urgency=environment.urgency)
 
     def _count_work(self, index: int, environment: EnvironmentState, reply: Reply) -> None:
-        self.dispatcher.finished(index, reply.elapsed_s)
+        self.dispatcher.finished(index, reply.elapsed_s, reply.steps)
         environment.began_s = 0.0
 
     # Decisions become commands
@@ -278,8 +280,16 @@ class Rollout:
                 environment.process.record(filmed)
                 environment.process.reset(seed)
             else:
-                environment.process.step(1, first=environment.executed == 0)
+                environment.process.step(self._quantum(index, environment), first=environment.executed == 0)
         return bool(grants)
+
+    def _quantum(self, index: int, environment: EnvironmentState) -> int:
+        left = self.settings.chunk - environment.executed
+        if environment.process.recording:  # a film shows every step
+            return 1
+        if self.settings.quantum is not None:
+            return min(left, self.settings.quantum)
+        return quantum(self.dispatcher.latency_s.get((index, "step")), left)
 
     def _request(self) -> bool:
         return self._requests.send(self._actor, hungry=self.dispatcher.waiting == 0, active=self._active)

@@ -51,6 +51,8 @@ class RolloutSettings:
     """One environment runs on each at a time."""
     bind: bool = False
     """Move an environment's threads to the core that it was granted."""
+    quantum: int | None = None
+    """Steps of one grant; None: by their latency (see `ebrl.schedule.quantum`)."""
     seed: int = 0
     purpose: str = "simulate"
     """Separates the random streams of several rollouts of one run."""

@@ -43,6 +43,7 @@ def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
         "actions": (action.dtype, (chunk, *action.shape)),
         "log_probs": ("float32", (chunk, int(np.prod(action.shape, dtype=int)))),
         "rewards": ("float32", (chunk,)),
+        "position": ("int32", ()),  # actions of the chunk before the one that runs
         "version": ("int64", ()),
         "min_version": ("int64", ()),
         "seed": ("uint64", ()),

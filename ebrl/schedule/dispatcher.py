@@ -57,7 +57,7 @@ class StepDispatcher:
         self._at_home = {core: [] for core in self.cores}
 
     def ready(self, environment: int, work: str = "step", urgency: Urgency = (0.0, 0.0)) -> None:
-        """`environment` could use a core now, for one ``step`` or one ``reset``; the smallest `urgency` goes first."""
+        """`environment` could use a core now, for steps of its chunk or one ``reset``; the smallest `urgency` goes first."""
         if environment in self._ready or environment in self._running:
             raise ValueError(f"environment {environment} already has work in flight")
         self._tickets += 1
@@ -71,12 +71,13 @@ class StepDispatcher:
         if len(self._by_urgency) > 2 * len(self._ready) + _MOST_STALE:
             self._forget_stale()
 
-    def finished(self, environment: int, elapsed_s: float) -> None:
-        """The work that `dispatch` granted is done; its core is free."""
+    def finished(self, environment: int, elapsed_s: float, steps: int = 1) -> None:
+        """The work that `dispatch` granted is done, of `steps` steps or one reset; its core is free."""
         core, work = self._running.pop(environment)
         self._free[core] = None
-        before = self.latency_s.get((environment, work), elapsed_s)
-        self.latency_s[environment, work] = before + self.smoothing * (elapsed_s - before)
+        latency_s = elapsed_s / max(steps, 1)
+        before = self.latency_s.get((environment, work), latency_s)
+        self.latency_s[environment, work] = before + self.smoothing * (latency_s - before)
 
     def remove(self, environment: int) -> None:
         """`environment` is gone, whatever it was doing; a successor of its number is new to all cores."""

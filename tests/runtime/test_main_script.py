@@ -49,3 +49,11 @@ def test_a_script_with_a_guard_runs(tmp_path: Path) -> None:
     script = _script(tmp_path, 'if __name__ == "__main__":')
     ended = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "iteration 0\n"), ended.stderr
+
+
+def test_a_program_from_standard_input_runs(tmp_path: Path) -> None:
+    program = _script(tmp_path, "if True:").read_text()
+    ended = subprocess.run(
+        [sys.executable, "-"], input=program, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, "iteration 0\n"), ended.stderr

@@ -9,13 +9,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 from ebrl.errors import SimulatorError
 from ebrl.runtime.seeding import reset_seed
 
-from .playing import Play, order, shown_seed
+from .playing import Play, order, same, shown_seed
 
 
 def test_a_trajectory_has_one_more_observation_than_chunks() -> None:
@@ -212,3 +213,29 @@ def test_closing_leaves_no_descriptor_open() -> None:
     del play
     gc.collect()
     assert descriptors() <= before
+
+
+READY_MADE = {"module": "ebrl.runtime.birth", "name": "execute"}
+
+
+@pytest.mark.parametrize(("program", "drawn"), [(READY_MADE, [1, 2, 3]), (None, [1, 5, 7])])
+@pytest.mark.parametrize("quantum", [1, 3, None])
+def test_nothing_is_drawn_in_the_middle_of_a_chunk(program: Any, drawn: list[int], quantum: int | None) -> None:
+    """A stage of the user's may look at every observation, the ready-made one does not."""
+    simulator = order("observing.Observing", lengths=(6,))
+    if program is not None:
+        simulator = attrs.evolve(simulator, program=program)
+    with Play(simulator, num_steps=4, chunk=4, settings={"quantum": quantum}) as play:
+        first, second = play.batch()
+    assert first.observations["drawn"][:, 0].tolist() == second.observations["drawn"][:, 0].tolist() == drawn
+    assert first.steps.tolist() == [4, 2]
+
+
+def test_trajectories_do_not_depend_on_the_quantum() -> None:
+    def batches(quantum: int | None) -> Any:
+        settings = {"quantum": quantum, "in_order": True}
+        with Play(order("counting.Counting", lengths=(3, 9, 14)), num_envs=3, chunk=4, settings=settings) as play:
+            return [play.batch() for _ in range(3)]
+
+    one, three, chosen = batches(1), batches(3), batches(None)
+    assert all(same(some, others) for some, others in zip(one + one, three + chosen, strict=True))
