@@ -57,7 +57,7 @@ class StepDispatcher:
         self._at_home = {core: [] for core in self.cores}
 
     def ready(self, environment: int, work: str = "step", urgency: Urgency = (0.0, 0.0)) -> None:
-        """`environment` could use a core now, for steps of its chunk or one ``reset``; the smallest `urgency` goes first."""
+        """`environment` could use a core now, for a ``step`` or more or one ``reset``; the smallest `urgency` first."""
         if environment in self._ready or environment in self._running:
             raise ValueError(f"environment {environment} already has work in flight")
         self._tickets += 1

@@ -32,7 +32,9 @@ def victim_of_two(simulator: str, **settings: Any) -> Play:
     return Play(order(simulator, seeds=seeds(1)), num_envs=2, num_steps=10, settings={"in_order": True} | settings)
 
 
-@pytest.mark.parametrize("simulator", ["raising.Raising", "dying.Segfaulting", "hanging.HangingStep", "misshapen.NaNReward"])
+@pytest.mark.parametrize(
+    "simulator", ["raising.Raising", "dying.Segfaulting", "hanging.HangingStep", "misshapen.NaNReward"]
+)
 def test_the_step_of_a_fault_is_known_where_many_were_granted(simulator: str) -> None:
     settings = {"quantum": 16, "deadlines": DEADLINES}
     with Play(order(simulator, seeds=seeds(0)), chunk=16, num_steps=2, settings=settings) as play:
