@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ebrl.graph.items import Array
+from ebrl.resources import open_files
 from ebrl.runtime import faults
 from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, leave
 from ebrl.runtime.environment_state import EnvironmentState
@@ -25,7 +26,7 @@ class EnvironmentPool:
     on_lost: (row, state, account of the loss as of `faults.account`); a replacement starts after it.
 
     Both run in `loop`. SimulatorError and SimulatorNotFound leave through it: when the first environment
-    cannot start, and when fewer than half are alive.
+    cannot start, and when fewer than half are alive. PlanError leaves the constructor, see `open_files.allow`.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class EnvironmentPool:
         self._any_started = False
         self.states: list[EnvironmentState] = []
         self._warm: WarmProcess | None = None
+        open_files.allow(settings.num_envs)
         try:
             if settings.num_envs > 1 and sys.platform == "linux":
                 self._warm = WarmProcess(settings.order)

@@ -1,0 +1,28 @@
+"""The limit of open files, which many environments exceed."""
+
+from __future__ import annotations
+
+import resource
+
+from ebrl.errors import PlanError
+
+PER_ENVIRONMENT = 3
+"""Two pipes and a log."""
+_OTHERS = 256  # of Dask, Python and the policy
+
+
+def allow(environments: int) -> None:
+    """Let this process drive so many environments: raises its own limit as far as is needed.
+
+    Raises PlanError where the system does not allow it.
+    """
+    wanted = PER_ENVIRONMENT * environments + _OTHERS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise PlanError(
+            f"{environments} environments in one process need {wanted} open files; this system allows {hard}",
+            hint="raise the hard limit (ulimit -Hn), or spread them: replicas= of the simulation stage",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
