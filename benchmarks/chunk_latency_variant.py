@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import select
 import selectors
 import sys
 import time
 from typing import Any
 
 import numpy as np
+from steady_state import descendants_cpu_s
 from timed_rollout import Stub, TimedRollout
 
 from ebrl.backends.registry import parse_uri, simulator_origin
@@ -17,9 +19,9 @@ from ebrl.runtime.environment import EnvironmentOrder, EnvironmentProcess, Reply
 from ebrl.runtime.rollout import RolloutSettings
 from ebrl.runtime.slots import Slots, anonymous_memory, layout
 from ebrl.runtime.trial import order_of
+from ebrl.runtime.warm import WarmProcess
 
-_ADMITTED = 1_000_000  # windows: the measurement ends a rollout, not its work
-_WINDOW = 64  # chunk-steps
+_WINDOW = 4096  # chunk-steps: more than any environment does in a measurement, see `chunk_latency`
 
 
 def main(order: dict[str, Any]) -> dict[str, Any]:
@@ -31,6 +33,8 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     p50, p99 = np.percentile(latencies_ms, [50, 99])
     return {
         "env_steps_per_s": measured["env_steps"] / measured["wall_s"],
+        "busy": measured["cpu_s"] / (measured["wall_s"] * len(order["cores"])),
+        "core_ms_per_step": 1e3 * measured["cpu_s"] / measured["env_steps"],
         "chunks": len(latencies_ms),
         "chunk_ms": {"mean": float(latencies_ms.mean()), "P50": float(p50), "P99": float(p99)},
     }
@@ -58,15 +62,16 @@ def _rollout(simulator: EnvironmentOrder, order: dict[str, Any]) -> dict[str, An
     try:
         while rollout.slots is None or any(state.work == "start" for state in rollout._environments):
             rollout.poll(0.5)
-        rollout.admit(0, _ADMITTED, 0)
+        rollout.admit(0, order["num_envs"], 0)
         _poll_for(rollout, order["warm_up_s"])
         rollout.latencies_s.clear()
-        steps, began_s = rollout.env_steps, time.monotonic()
+        steps, began_s, cpu_s = rollout.env_steps, time.monotonic(), descendants_cpu_s()
         _poll_for(rollout, order["measure_s"])
         return {
             "latencies_s": list(rollout.latencies_s),
             "env_steps": rollout.env_steps - steps,
             "wall_s": time.monotonic() - began_s,
+            "cpu_s": descendants_cpu_s() - cpu_s,
         }
     finally:
         rollout.close()
@@ -76,6 +81,8 @@ def _poll_for(rollout: TimedRollout, seconds: float) -> None:
     end_s = time.monotonic() + seconds
     while (left_s := end_s - time.monotonic()) > 0:
         rollout.poll(left_s)
+        if any(state.window is None for state in rollout._environments):
+            raise RuntimeError("the repetition is no measurement, an environment had nothing left to do")
 
 
 def _lost(account: dict[str, Any]) -> None:
@@ -90,19 +97,35 @@ def _lock_step(simulator: EnvironmentOrder, order: dict[str, Any]) -> dict[str, 
         end_s = time.monotonic() + order["warm_up_s"]
         while time.monotonic() < end_s:
             lock.chunk()
-        latencies_s, began_s = [], time.monotonic()
+        latencies_s, began_s, cpu_s = [], time.monotonic(), descendants_cpu_s()
         while time.monotonic() < began_s + order["measure_s"]:
             latencies_s += [lock.chunk()] * order["num_envs"]
         wall_s = time.monotonic() - began_s
-        return {"latencies_s": latencies_s, "env_steps": len(latencies_s) * order["chunk"], "wall_s": wall_s}
+        return {
+            "latencies_s": latencies_s,
+            "env_steps": len(latencies_s) * order["chunk"],
+            "wall_s": wall_s,
+            "cpu_s": descendants_cpu_s() - cpu_s,
+        }
     finally:
         lock.close()
+
+
+def _warmed(simulator: EnvironmentOrder) -> WarmProcess:
+    warm = WarmProcess(simulator)
+    while warm.state == "warming":
+        select.select([warm], [], [])
+        warm.receive()
+    return warm
 
 
 class _LockStep:
     def __init__(self, simulator: EnvironmentOrder, num_envs: int, chunk: int, seed: int) -> None:
         self._memory = anonymous_memory()
-        self._processes = [EnvironmentProcess(row, simulator, self._memory) for row in range(num_envs)]
+        self._warm = _warmed(simulator)  # the rollout's environments begin there too
+        self._processes = [
+            EnvironmentProcess(row, simulator, self._memory, row, warm=self._warm) for row in range(num_envs)
+        ]
         self._selector = selectors.DefaultSelector()
         for process in self._processes:
             self._selector.register(process.descriptor, selectors.EVENT_READ, process)
@@ -131,6 +154,7 @@ class _LockStep:
 
     def close(self) -> None:
         leave(self._processes)
+        self._warm.close()
 
     def _reset(self, processes: list[EnvironmentProcess]) -> None:
         for process in processes:

@@ -8,16 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from timed_rollout import Stub
+from timed_rollout import Stub, Supply
 
 from ebrl.runtime.environment import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
 
-_ADMITTED = 1_000_000  # windows: the measurement ends a rollout, not its work
+_WINDOW = 8  # chunk-steps: every environment ends one in a measurement at least
 
 
 def main(order: dict[str, Any]) -> dict[str, Any]:
-    """order: num_envs, cores, chunk, quantum, skip_steps, env_steps (per environment)."""
+    """order: num_envs, cores, chunk, quantum, skip_steps, env_steps (of all together)."""
+    supply = Supply()
     rollout = Rollout(
         RolloutSettings(
             order=EnvironmentOrder(
@@ -29,23 +30,22 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
                 path=[str(Path(__file__).parent)],
             ),
             num_envs=order["num_envs"],
-            num_steps=64,
+            num_steps=_WINDOW,
             chunk=order["chunk"],
             cores=tuple(order["cores"]),
             quantum=order["quantum"],
             batch_size=order["num_envs"],
         ),
         make_actor=lambda made: Stub(made, 0),
-        on_batch=lambda number, trajectories: None,
+        on_batch=supply.batch_done,
         on_lost=_lost,
     )
     try:
         while rollout.slots is None or any(state.work == "start" for state in rollout._environments):
             rollout.poll(0.5)
-        rollout.admit(0, _ADMITTED, 0)
-        _poll_until(rollout, order["skip_steps"])
+        _poll_until(rollout, supply, order["skip_steps"])
         steps, wall_s, cpu_s = rollout.env_steps, time.monotonic(), time.thread_time()
-        _poll_until(rollout, steps + order["env_steps"])
+        _poll_until(rollout, supply, steps + order["env_steps"])
         cpu_s, wall_s = time.thread_time() - cpu_s, time.monotonic() - wall_s
         done = rollout.env_steps - steps
     finally:
@@ -53,9 +53,9 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     return {"us_per_step": 1e6 * cpu_s / done, "us_per_chunk": 1e6 * cpu_s * order["chunk"] / done, "wall_s": wall_s}
 
 
-def _poll_until(rollout: Rollout, env_steps: int) -> None:
+def _poll_until(rollout: Rollout, supply: Supply, env_steps: int) -> None:
     while rollout.env_steps < env_steps:
-        rollout.poll(0.5)
+        supply.poll(rollout, 0.5)
 
 
 def _lost(account: dict[str, Any]) -> None:

@@ -26,8 +26,31 @@ class TimedRollout(Rollout):
         super().actions_arrived(rows)
 
     def _chunk_done(self, index: int, environment: Any) -> None:
-        self.latencies_s.append(time.monotonic() - self.arrived_s[index])
+        if environment.executed == self.settings.chunk:  # else the end of an episode cut it short
+            self.latencies_s.append(time.monotonic() - self.arrived_s[index])
         super()._chunk_done(index, environment)
+
+
+class Supply:
+    """Keeps windows open, so that no environment ever waits for one: batches of one window for each, as a run admits
+    them, and so many ahead that whoever is faster goes on. A single endless batch would be another workload: who
+    begins a new window of it owes the most, and goes before everybody else until that window's end."""
+
+    _AHEAD = 4
+
+    def __init__(self) -> None:
+        self._admitted = self._done = 0
+
+    def batch_done(self, number: int, trajectories: Any) -> None:
+        """The rollout's `on_batch`."""
+        self._done += 1
+
+    def poll(self, rollout: Rollout, timeout_s: float) -> None:
+        """Admit what is missing, and let the rollout do what it has to."""
+        while self._admitted < self._done + self._AHEAD:
+            rollout.admit(self._admitted, rollout.settings.num_envs, 0)
+            self._admitted += 1
+        rollout.poll(timeout_s)
 
 
 class Stub:
