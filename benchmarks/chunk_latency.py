@@ -60,7 +60,7 @@ class Extent:
 
 
 FULL = Extent(per_core=(2, 4, 8), repetitions=3, warm_up_s=1.5, measure_s=4.0)
-QUICK = Extent(per_core=(2,), repetitions=1, warm_up_s=0.3, measure_s=1.0)
+QUICK = Extent(per_core=(2,), repetitions=1, warm_up_s=0.5, measure_s=2.0)
 
 
 def main() -> int:

@@ -60,13 +60,13 @@ def _rollout(simulator: EnvironmentOrder, order: dict[str, Any]) -> dict[str, An
         on_lost=_lost,
     )
     try:
-        while rollout.slots is None or any(state.work == "start" for state in rollout._environments):
+        while rollout.slots is None or any(state.work in ("start", "reset") for state in rollout._environments):
             rollout.poll(0.5)
         rollout.admit(0, order["num_envs"], 0)
         _poll_for(rollout, order["warm_up_s"])
         rollout.latencies_s.clear()
         steps, began_s, cpu_s = rollout.env_steps, time.monotonic(), descendants_cpu_s()
-        _poll_for(rollout, order["measure_s"])
+        _poll_for(rollout, order["measure_s"], chunks=order["num_envs"])
         return {
             "latencies_s": list(rollout.latencies_s),
             "env_steps": rollout.env_steps - steps,
@@ -77,10 +77,11 @@ def _rollout(simulator: EnvironmentOrder, order: dict[str, Any]) -> dict[str, An
         rollout.close()
 
 
-def _poll_for(rollout: TimedRollout, seconds: float) -> None:
+def _poll_for(rollout: TimedRollout, seconds: float, chunks: int = 0) -> None:
+    """At least `seconds`, and until `chunks` are done: on a slow machine one may take longer than that."""
     end_s = time.monotonic() + seconds
-    while (left_s := end_s - time.monotonic()) > 0:
-        rollout.poll(left_s)
+    while (left_s := end_s - time.monotonic()) > 0 or len(rollout.latencies_s) < chunks:
+        rollout.poll(left_s if left_s > 0 else 0.5)
         if any(state.window is None for state in rollout._environments):
             raise RuntimeError("the repetition is no measurement, an environment had nothing left to do")
 

@@ -45,8 +45,8 @@ class Extent:
     """Least duration of one measurement; whole batches are counted, two at least."""
 
 
-FULL = Extent(per_core=(1, 2, 4, 8), repetitions=3, window=8, skip=2, measure_s=2.5)
-QUICK = Extent(per_core=(1, 4), repetitions=1, window=4, skip=1, measure_s=0.5)
+FULL = Extent(per_core=(1, 2, 4, 8), repetitions=3, window=6, skip=2, measure_s=2.0)
+QUICK = Extent(per_core=(2,), repetitions=1, window=4, skip=1, measure_s=0.5)
 
 
 def main() -> int:

@@ -104,7 +104,7 @@ def main() -> int:
             ),
             "images": (
                 f"One image of 128 x 128, as the simulator draws it and with fast_images ({extent.images} a round)",
-                bench.compare(extent.drawn, DRAWING, lambda side, seed: side.images(extent.images, seed), also=CAMERA),
+                bench.compare(extent.drawn, DRAWING, lambda side, seed: side.images(extent.images, seed), shown=CAMERA),
             ),
         }
     except EnvironmentGone as gone:
@@ -127,24 +127,24 @@ class Bench:
     console: Console
 
     def compare(
-        self, simulators: Sequence[str], options: Mapping[str, str], measure: Measure, also: str = ""
+        self, simulators: Sequence[str], options: Mapping[str, str], measure: Measure, shown: str = ""
     ) -> list[Comparison]:
         """Each of `simulators` with one option of `options` and with the other, side by side.
 
-        also: options that both sides have. What the user can mend (no library to draw with) leaves a simulator
-        out, with a line that says so; raises EnvironmentGone for all else.
+        shown: options of the images that both sides draw. Where this machine cannot, the simulator is left out, with
+        a line that says so; raises EnvironmentGone for all else.
         """
         found = []
         for simulator in simulators:
             if simulator.startswith("libero:") and not self.with_libero:
                 continue
             try:
-                sides = {name: _address(simulator, also, option) for name, option in options.items()}
+                sides = {name: _address(simulator, shown, option) for name, option in options.items()}
                 found.append(self._comparison(simulator, sides, measure))
             except EnvironmentGone as gone:
-                if gone.exit_code != UsageError.exit_code:
+                if not shown or gone.exit_code != UsageError.exit_code:
                     raise
-                self.console.print(f"{simulator} is left out: {gone}; {gone.hint}", markup=False)
+                self.console.print(f"Images of {simulator} are left out: {gone}; {gone.hint}", markup=False)
                 continue
             self.console.print(found[-1].line, markup=False)
         return found
@@ -155,7 +155,8 @@ class Bench:
                 bind(side.process.pid, ResourcePool.discover().cores[-1:])
                 measure(side, 0)  # first calls compile, and fill caches
             rounds = interleaved(list(sides), self.rounds, lambda name, number: measure(sides[name], number + 1))
-            control = {name: str(side.spec.extra["control"]) for name, side in sides.items()}
+            *_, last = sides.values()
+            control = str(last.spec.extra["control"])
         return Comparison(simulator=simulator, rounds=rounds, control=control)
 
 

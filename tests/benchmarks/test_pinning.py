@@ -6,7 +6,8 @@ import pytest
 from pinning_results import COSTS, Condition, add_to
 from report import Report
 
-from ebrl.backends.registry import load_simulator, parse_uri
+from ebrl.backends.registry import parse_uri
+from ebrl.backends.simulators.emulated import emulated
 
 
 def result(rate: float, ms: float) -> dict[str, Any]:
@@ -53,5 +54,5 @@ def test_a_table_and_its_ratios_for_each_kind_of_cost() -> None:
 @pytest.mark.parametrize("cost", ["equal", "straggler"])
 def test_the_emulated_costs_exist(cost: str) -> None:
     backend, target, options = parse_uri(COSTS[cost].simulator)
-    assert options["mode"] == "spin"
-    load_simulator(backend)(target, **options).close()
+    assert (backend, options["mode"]) == ("emulated", "spin")
+    emulated(target, **options).close()
