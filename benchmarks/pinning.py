@@ -1,6 +1,6 @@
 """What binding environments to cores buys: throughput and chunk latency against the operating system's scheduling.
 
-    python benchmarks/pinning.py            about 11 minutes on 2 cores; keeps its results
+    python benchmarks/pinning.py            about 10 minutes on 2 cores; keeps its results
     python benchmarks/pinning.py --quick    under two minutes, tiny sizes; figures are no measurement
 
 A rollout with a policy that answers at once records equal windows of every environment, two batches in

@@ -1,6 +1,6 @@
 """Cost of one environment step: robosuite's own controllers against the compiled one; and of resets and images.
 
-    python benchmarks/simulator_fast_path.py            about 9 minutes on 2 cores; keeps its results
+    python benchmarks/simulator_fast_path.py            about 6 minutes on 2 cores; keeps its results
     python benchmarks/simulator_fast_path.py --quick    under two minutes, tiny sizes; figures are no measurement
 
 Environment processes as in a run, of which one works at a time, all on one core. What is compared alternates (A B
@@ -56,7 +56,7 @@ class Extent:
 
 
 FULL = Extent(
-    rounds=7,
+    rounds=5,
     steps=100,
     resets=4,
     images=16,
@@ -99,7 +99,7 @@ def main() -> int:
                 bench.compare(extent.controlled, CONTROL, lambda side, seed: side.steps(extent.steps, seed)),
             ),
             "resets": (
-                f"One reset, hard and soft ({extent.resets} resets a round)",
+                f"One reset, hard and soft; LIBERO's with its steps at rest ({extent.resets} resets a round)",
                 bench.compare(extent.reset, RESET, lambda side, seed: side.resets(extent.resets, seed)),
             ),
             "images": (

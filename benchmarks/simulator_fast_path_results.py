@@ -39,7 +39,7 @@ class Comparison:
     @property
     def line(self) -> str:
         sides = ", ".join(f"{side} {self.spent_ms(side, 'cpu').median:.2f} ms" for side in self.rounds)
-        return f"{self.simulator}: {sides} of CPU, ratio {self.ratio('cpu').text('.2f')}; {self.control}"
+        return f"{short(self.simulator)}: {sides} of CPU, ratio {self.ratio('cpu').text('.2f')}; {self.control}"
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -59,7 +59,7 @@ def add_to(report: Report, results: dict[str, tuple[str, Sequence[Comparison]]],
     if judged:
         report.goals += [
             Goal(
-                name=f"{_short(found.simulator)}, CPU of a stock step over that of a compiled one",
+                name=f"{short(found.simulator)}, CPU of a stock step over that of a compiled one",
                 value=found.ratio("cpu").median,
                 goal=GOALS[found.simulator],
             )
@@ -72,7 +72,7 @@ def _table(report: Report, title: str, comparisons: Sequence[Comparison]) -> Non
     sides = tuple(comparisons[0].rounds)
     rows = [
         [
-            f"{_short(found.simulator)}: {CLOCKS[clock]}",
+            f"{short(found.simulator)}: {CLOCKS[clock]}",
             *(found.spent_ms(side, clock).text(".2f") for side in sides),
             found.ratio(clock).text(".2f"),
         ]
@@ -82,7 +82,7 @@ def _table(report: Report, title: str, comparisons: Sequence[Comparison]) -> Non
     report.table(title, ["", *(f"{side}, ms" for side in sides), "ratio"], rows)
 
 
-def _short(simulator: str) -> str:
+def short(simulator: str) -> str:
     """``robosuite:Lift?controller=OSC_POSE`` -> ``Lift, OSC_POSE``."""
     target, _, options = simulator.partition(":")[2].partition("?")
     return ", ".join([target, *(option.partition("=")[2] for option in options.split("&") if option)])
