@@ -21,7 +21,7 @@ class Space:
 
 @dataclass(frozen=True)
 class SimulatorSpec:
-    """What a simulator declares about itself; checked against its first reset and step."""
+    """What a simulator declares about itself; every observation that anybody sees is checked against it."""
 
     observation: Mapping[str, Space]
     action: Space

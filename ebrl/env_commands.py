@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebrl.errors import UsageError
+from ebrl.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,8 +75,12 @@ def list_() -> None:
 
 def remove(name: Name) -> None:
     """Delete the interpreter of a backend."""
-    from ebrl.interpreters.store import IsolatedEnvironment
+    from ebrl.backends.registry import simulator_names
+    from ebrl.interpreters.store import IsolatedEnvironment, existing
 
+    known = {*simulator_names(), *existing()}
+    if name not in known:
+        raise UsageError(f"no simulator backend is named {name!r}", hint=did_you_mean(name, known))
     environment = IsolatedEnvironment(name)
     with environment.locked(lambda text: print(text, file=sys.stderr)):
         there, size_mib = environment.folder.is_dir(), environment.remove()

@@ -13,7 +13,7 @@ from ebrl.graph.stage import simulation
 def simulate(env: Simulator, chunk: ActionChunk) -> Iterator[Step]:
     """Execute the actions of a chunk in order.
 
-    Each yield is a step boundary, where the core may be given to another environment. After a step that
+    Each yield is a step boundary: at some of them the core goes to another environment. After a step that
     ends the episode the rest of the chunk is not asked for.
     """
     for action in chunk:

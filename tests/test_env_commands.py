@@ -74,6 +74,21 @@ def test_create_list_remove(backend: Callable[..., Path]) -> None:
     assert env("remove", "mine").stdout == "mine: there was none, nothing to free\n"
 
 
+def test_remove_knows_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBRL_HOME", str(tmp_path))
+    misspelt = env("remove", "robosuit")
+    assert misspelt.exit_code == 2 and "no simulator backend is named 'robosuit'" in misspelt.output
+    assert list(tmp_path.rglob("*.lock")) == []
+
+
+def test_a_home_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").write_text("a file")
+    monkeypatch.setenv("EBRL_HOME", str(tmp_path / "home"))
+    refused = env("create", "gymnasium")
+    assert refused.exit_code == 2
+    assert "environments cannot be kept in" in refused.output and "set EBRL_HOME" in refused.output
+
+
 def test_check_tells_what_an_environment_needs_and_shows(backend: Callable[..., Path]) -> None:
     backend("from bad_envs.showing import Showing as Mine")
     done = env("check", "mine")

@@ -1,9 +1,9 @@
 """PPO on RoboCasa's CloseDrawer (MuJoCo): a mobile Panda pushes a kitchen drawer shut.
 
 Needs `ebrl env create robocasa`. The scene is one of primitives that ships with EBRL; with RoboCasa's assets (10 GB,
-see README) ``scene=stock`` draws from its kitchens. The reward is 1 for success and nothing else, and a new
-scene is built for every episode (about 0.6 s): a start for a policy that was trained on demonstrations, and no
-task to learn from nothing in minutes.
+``python -m robocasa.scripts.download_kitchen_assets`` in that environment) ``scene=stock`` draws from its kitchens.
+The reward is 1 for success and nothing else, and a new scene is built for every episode (about 0.6 s): a start for a
+policy that was trained on demonstrations, and no task to learn from nothing in minutes.
 """
 
 from __future__ import annotations

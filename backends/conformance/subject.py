@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -57,7 +58,8 @@ class Subject:
         """Close what is left, and put the process back into the state in which it was found."""
         try:
             while self._made:
-                self.close(self._made[-1])
+                with contextlib.suppress(Exception):  # a rule of its own says so
+                    self.close(self._made[-1])
         finally:
             self.surroundings.restore()
 

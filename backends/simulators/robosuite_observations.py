@@ -1,4 +1,4 @@
-"""What is shown of a robosuite environment (its own tasks, LIBERO): states, texts, images. Numpy and mujoco only."""
+"""What is shown of a robosuite environment (its own tasks, LIBERO, RoboCasa). Numpy and mujoco only."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class RobosuiteObservations:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """robosuite and LIBERO log and print about optional parts at import and creation; failures still raise."""
+    """These packages log and print about optional parts at import and creation; failures still raise."""
     logging.getLogger("robosuite_logs").disabled = True
     nowhere = io.StringIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):

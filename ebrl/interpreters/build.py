@@ -13,7 +13,7 @@ from typing import IO, Any
 from ebrl.errors import EbrlError, UsageError
 from ebrl.interpreters.pins import Pins
 from ebrl.interpreters.python import find_python, uv
-from ebrl.interpreters.store import IsolatedEnvironment, Marker
+from ebrl.interpreters.store import HOME, IsolatedEnvironment, Marker
 
 _LAST_LINES = 15
 _VERSIONS = """
@@ -48,8 +48,14 @@ def create(backend: str, say: Say) -> Marker:
             what = "what an interrupted attempt left is removed" if marker is None else "its pins changed: made anew"
             say(what, False)
             environment.remove()
-        with open(environment.log, "w") as log:
-            return _build(environment, pins, log, say)
+        try:
+            with open(environment.log, "w") as log:
+                return _build(environment, pins, log, say)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise EbrlError(
+                f"the environment of {backend} cannot be made: {error}",
+                hint=f"room in {environment.folder.parent}? {HOME} names another folder",
+            ) from error
 
 
 def _build(environment: IsolatedEnvironment, pins: Pins, log: IO[str], say: Say) -> Marker:

@@ -4,7 +4,7 @@ Lines are requirements as pip reads them. Comments of the form ``# key: value`` 
 
 | key | meaning |
 |---|---|
-| ``python`` | minor versions that the pins fit, best first: ``3.11, 3.12``; otherwise that of this interpreter |
+| ``python`` | minor versions that fit, ``3.11, 3.12``: that of this interpreter is tried first, then in order |
 | ``check`` | the target that `ebrl env check` tries when none is named |
 | ``options`` | options of pip for the lines below, up to the next such line: ``--no-deps`` |
 """
@@ -35,7 +35,7 @@ class Section:
 @attrs.define(frozen=True, kw_only=True)
 class Pins:
     pythons: tuple[str, ...]
-    """Minor versions, such as ``3.11``; best first."""
+    """Minor versions, such as ``3.11``, in the order in which they are looked for."""
     sections: tuple[Section, ...]
     check: str = ""
 

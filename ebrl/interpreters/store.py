@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import attrs
 
@@ -104,8 +104,7 @@ class IsolatedEnvironment:
     @contextlib.contextmanager
     def locked(self, on_wait: Callable[[str], Any]) -> Iterator[None]:
         """Hold it against other processes; `on_wait` hears who holds it, if somebody does."""
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.folder.with_name(f"{self.name}.lock"), "a+") as lock:
+        with self._lock_file() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -117,6 +116,16 @@ class IsolatedEnvironment:
             lock.flush()
             yield
             lock.truncate(0)
+
+    def _lock_file(self) -> IO[str]:
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            return open(self.folder.with_name(f"{self.name}.lock"), "a+")
+        except OSError as error:
+            raise UsageError(
+                f"environments cannot be kept in {self.folder.parent}: {error.strerror}",
+                hint=f"set {HOME} to a folder that you may write to",
+            ) from None
 
     @property
     def _marker(self) -> Path:

@@ -5,9 +5,11 @@
 | ``started`` | plan (Plan), dashboard_link, run_dir, workers {name: resources} |
 | ``iteration`` | one flat dict of numbers, the `stats` of `ebrl.runtime.driver.Iteration` |
 | ``report`` | stage, iteration, metrics: what an item stage such as an evaluation reported |
-| ``environment_lost`` | stage, environment, episode, step, message |
+| ``environment_lost`` | stage, environment, simulator, seed, episode, step, doing, message, detail, restart |
 | ``worker_replaced`` | worker, cause |
 | ``checkpoint`` | path, iteration |
+| ``checkpoint_failed`` | iteration, message |
+| ``skipped`` | stage, iteration: it was still busy with an earlier one |
 | ``video`` | stage, iteration, path of the file |
 | ``warning`` | stage, iteration, message |
 | ``waiting`` | tasks: what the run has waited for without any news |

@@ -52,7 +52,7 @@ class ProgressState:
                 self.status = ""
             case "report":
                 self.reports[data["stage"]] = (data["iteration"], data["metrics"])
-            case "environment_lost" | "worker_replaced" | "warning":
+            case "environment_lost" | "worker_replaced" | "warning" | "checkpoint_failed":
                 self.warnings.append(warning(event))
                 self.warned += 1
             case "waiting":
@@ -109,7 +109,7 @@ class PlainProgress:
                 self._print(iteration_line(event.data))
             case "report":
                 self._print(report_line(event.data["stage"], event.data["iteration"], event.data["metrics"]))
-            case "environment_lost" | "worker_replaced" | "warning":
+            case "environment_lost" | "worker_replaced" | "warning" | "checkpoint_failed":
                 self._print(f"warning: {warning(event)}")
             case "waiting" | "stopping":
                 self._print(self.state.status)
@@ -199,6 +199,8 @@ def warning(event: Event) -> str:
     data = event.data
     if event.kind == "warning":
         return f"{data['stage']}: {data['message']}"
+    if event.kind == "checkpoint_failed":
+        return f"no checkpoint of iteration {data['iteration']}: {data['message']}"
     if event.kind == "worker_replaced":
         return f"worker {data['worker']} was replaced: {data['cause']}"
     return (

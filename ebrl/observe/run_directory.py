@@ -133,8 +133,12 @@ class RunDirectory:
 
     def _came_to_nothing(self) -> bool:
         """Whether a run ended here before its first iteration, for example on a misspelt simulator."""
+        try:
+            RunConfig.read(self.path)
+        except UsageError:  # files of somebody else, whatever their names
+            return False
         ran = self.metrics_file.exists() and self.metrics_file.stat().st_size > 0
-        saved = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+        saved = self.checkpoints.is_dir() and any(entry.name.isdigit() for entry in self.checkpoints.iterdir())
         return not ran and not saved and (self.summary or {}).get("iterations", 0) == 0
 
     def _refuse_used(self) -> None:

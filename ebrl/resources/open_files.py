@@ -6,8 +6,8 @@ import resource
 
 from ebrl.errors import PlanError
 
-PER_ENVIRONMENT = 3
-"""Two pipes and a log."""
+PER_ENVIRONMENT = 5
+"""Both ends of two pipes, as long as it waits to be started, and a log."""
 _OTHERS = 256  # of Dask, Python and the policy
 
 

@@ -117,6 +117,7 @@ def connect(where: str) -> tuple[Connection, Slots]:
     """The generation side; raises OSError while nobody listens."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(_GREETING_S)
+    descriptors: list[int] = []
     try:
         connected.connect(where)
         _refuse_strangers(connected)
@@ -125,11 +126,13 @@ def connect(where: str) -> tuple[Connection, Slots]:
             raise ConnectionResetError("the simulation worker closed the channel")
         greeting = json.loads(_exactly(connected, struct.unpack("<I", size)[0]))
         connected.settimeout(None)
+        slots = Slots(descriptors[0], greeting)
     except BaseException:
         connected.close()
         raise
-    slots = Slots(descriptors[0], greeting)
-    os.close(descriptors[0])  # the mapping keeps the memory
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)  # the mapping keeps the memory
     return Connection(connected), slots
 
 

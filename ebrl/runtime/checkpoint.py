@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from ebrl.errors import CheckpointError
+from ebrl.errors import CheckpointError, EbrlError
 from ebrl.graph.items import Array, checksum
 from ebrl.graph.model import Graph, Node
 from ebrl.graph.plan import Plan
@@ -36,10 +37,21 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write ``folder/<iteration>``; keeps the newest three. Returns its path."""
+    """Write ``folder/<iteration>``; keeps the newest three. Returns its path. EbrlError where it cannot be written."""
+    try:
+        return _save(folder, checkpoint)
+    except (OSError, SafetensorError) as error:
+        raise EbrlError(
+            f"the checkpoint of iteration {checkpoint.iteration} cannot be written: {error}",
+            hint="make room, then ebrl run --resume goes on from the newest one that is whole",
+        ) from error
+
+
+def _save(folder: Path, checkpoint: Checkpoint) -> Path:
     final = path(folder, checkpoint.iteration)
     partial = folder / f".{final.name}-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
+    for abandoned in folder.glob(".*-*"):  # of drivers that were killed
+        shutil.rmtree(abandoned, ignore_errors=True)
     partial.mkdir(parents=True)
     save_file({name: array.copy() for name, array in checkpoint.weights.items()}, partial / "weights.safetensors")
     with open(partial / "state.pkl", "wb") as file:

@@ -16,6 +16,8 @@ from typing import IO
 from ebrl.backends.conformance import CHECKS, Outcome
 from ebrl.runtime.environment import EnvironmentOrder, start
 
+_LINGER_S = 5.0
+
 
 def outcomes(order: EnvironmentOrder, *, limit_s: float = 300.0) -> Iterator[Outcome]:
     """Every check as it ends. One that crashes its process, or does not end within `limit_s` seconds, fails with how
@@ -61,7 +63,10 @@ def _broken_off(count: int, message: str, detail: str) -> Outcome:
 
 
 def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    code = process.wait()
+    try:
+        code = process.wait(_LINGER_S)
+    except subprocess.TimeoutExpired:  # a thread of the simulator keeps it
+        return "the process broke off and does not end"
     if code >= 0:
         return f"the process exited with code {code}"
     try:

@@ -1,5 +1,5 @@
-"""Whether a simulator keeps what it declared: checked at every reset and step. Standard library and numpy only,
-Python 3.8 on."""
+"""Whether a simulator keeps what it declared: rewards at every step, observations where one is seen.
+Standard library and numpy only, Python 3.8 on."""
 
 from __future__ import annotations
 

@@ -217,6 +217,9 @@ class EnvironmentProcess:
             # The session outlives its leader while other members do, so this reaches them in any case.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+            # One that has just been forked has no session yet.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
             self._life.wait()
         self._close()
 

@@ -66,6 +66,7 @@ class EnvironmentPool:
         """Find what hangs, and what ended unheard; `now` is monotonic."""
         for row in self.alive:
             state = self.states[row]
+            state.progressed(now)
             if (gone := faults.overdue(state, self._settings.deadlines, now)) is not None:
                 self._lose(row, gone)
             elif state.process.ended:

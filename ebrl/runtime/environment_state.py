@@ -48,6 +48,8 @@ class EnvironmentState:
     """Actions of the present chunk, as far as its process has answered for them."""
     position: Array | None = None
     """[1] int32 in the slots, where the process says which it executes."""
+    seen: int = 0
+    """`position` when it was looked at last."""
     asked: bool = False
     """Its present observation was handed to the actor, or is about to be."""
     restart: bool = False
@@ -68,6 +70,11 @@ class EnvironmentState:
         self.work, self.executed = "step", 0
         if self.position is not None:
             self.position[0] = 0
+
+    def progressed(self, now: float) -> None:
+        """Deadlines are for one step, however many were granted: each that begins sets the clock anew."""
+        if self.work == "step" and self.began_s and self.position is not None and self.position[0] != self.seen:
+            self.seen, self.began_s = int(self.position[0]), now
 
     def catch_up(self) -> None:
         """Count the actions that a process executed before it was lost, however that happened."""

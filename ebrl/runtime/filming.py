@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 
+from ebrl.errors import UsageError
 from ebrl.graph.items import Array, Episode
 from ebrl.observe.video import Video
 
@@ -50,8 +52,10 @@ class Filming:
             if index not in self._films:
                 self._films[index] = Video(self.folder, self._name(index), self.hz())
             self._films[index].add(image)
-        except (ValueError, OSError) as error:
-            self._spoil(index, str(error))
+        except UsageError:
+            raise
+        except Exception as error:  # of the codec, of all kinds
+            self._spoil(index, _why(error))
 
     def over(self, episode: Episode) -> None:
         """An episode has ended."""
@@ -61,8 +65,8 @@ class Filming:
         outcome = "-lost" if episode.lost else _OUTCOME[episode.success]
         try:
             path = film.finish(self._name(index) + outcome)
-        except (ValueError, OSError) as error:
-            self._spoil(index, str(error))
+        except Exception as error:
+            self._spoil(index, _why(error))
         else:
             del self._films[index]
             self.shown(path)
@@ -83,4 +87,10 @@ class Filming:
             self.say(f"no video of episode {index}: {why}")
         self._spoilt.add(index)
         if (film := self._films.pop(index, None)) is not None:
-            film.drop()
+            with contextlib.suppress(Exception):  # it is broken already
+                film.drop()
+
+
+def _why(error: Exception) -> str:
+    """Ours speak for themselves."""
+    return str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"

@@ -87,6 +87,8 @@ class GenerationEngine:
         self._superseded.set()
         self._loop.call(lambda: None)
         self._thread.join(5.0)
+        if not self._thread.is_alive():
+            self._loop.close()
 
     def _run(self) -> None:
         try:

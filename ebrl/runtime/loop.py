@@ -28,7 +28,8 @@ class Loop:
         self._selector.register(source, selectors.EVENT_READ, callback)
 
     def forget(self, source: Any) -> None:
-        self._selector.unregister(source)
+        if not self._closed:
+            self._selector.unregister(source)
 
     def call(self, function: Callable[[], None]) -> None:
         """Run `function` soon in the loop's thread."""
@@ -44,7 +45,10 @@ class Loop:
                 key.data()
 
     def close(self) -> None:
+        """Nothing is called from now on. Safe to call twice."""
         with self._closing:
+            if self._closed:
+                return
             self._closed = True
             self._selector.close()
             os.close(self._wake_read)

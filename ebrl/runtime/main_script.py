@@ -11,7 +11,8 @@ from ebrl.graph.source import place
 
 
 def refuse_without_guard() -> None:
-    """End the program, with exit code 2 and one line, where the script would start this run in every worker."""
+    """End the program, with exit code 2 and one line, where the script would start this run in every worker. Where it
+    is no file at all, workers are kept from looking for one."""
     _forget_what_is_no_file()
     if (where := _unguarded()) is not None:
         message = 'every worker would start this run again; put it under `if __name__ == "__main__":`'

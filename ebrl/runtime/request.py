@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 
-from ebrl.errors import UsageError
+from ebrl.errors import UsageError, did_you_mean
 from ebrl.graph.load import loading
 from ebrl.graph.model import Graph
+from ebrl.graph.plan import SCHEDULES
 from ebrl.graph.workflow import Workflow
 from ebrl.observe.run_config import LARGEST_SEED
 from ebrl.runtime.placement import INSIDE
@@ -43,6 +44,11 @@ class Request:
             refuse(f"a run needs a graph, got {type(graph).__name__}", "call a function decorated with @ebrl.workflow")
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
             refuse(f"seed must be a whole number from 0 to {LARGEST_SEED}, got {seed!r}", "left out, it is 0")
+        if self.schedule not in SCHEDULES:
+            refuse(f"there is no schedule {self.schedule!r}", did_you_mean(str(self.schedule), SCHEDULES))
+        for name in ("run_dir", "resume"):
+            if not isinstance(given := self._as_given(name), str | Path | None):
+                refuse(f"{name} must be a path, got {given!r}", "a str or a pathlib.Path")
         if self.run_dir is not None and self.resume is not None:
             refuse("run_dir cannot be combined with resume", "a resumed run keeps its directory")
 

@@ -137,6 +137,7 @@ class Rollout:
     def close(self) -> None:
         """End all environments. Safe to call twice."""
         self._pool.close()
+        self.loop.close()
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
@@ -214,7 +215,7 @@ class Rollout:
         if not over and environment.executed < self.settings.chunk:
             self.dispatcher.ready(
                 index, urgency=environment.urgency
-            )  # a step boundary: another environment may be worth the core more
+            )  # between two grants another environment may be worth the core more
             return
         self._chunk_done(index, environment)
         if over:

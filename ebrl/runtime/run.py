@@ -235,7 +235,10 @@ class Run:
         except KeyboardInterrupt:
             self._kill()
         count = self._driver.version
-        where = f"; ebrl run --resume {self.run_dir} continues" if self._last_checkpoint else ""
+        where = ""
+        if (saved := self._last_checkpoint) is not None:
+            older = "" if int(saved.name) == count else f" from iteration {int(saved.name)}"
+            where = f"; ebrl run --resume {self.run_dir} continues{older}"
         raise Interrupted(f"interrupted after {count} iteration{'' if count == 1 else 's'}{where}") from None
 
     def _kill(self) -> None:

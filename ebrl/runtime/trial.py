@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ebrl.backends.conformance.subject import bounds
 from ebrl.backends.protocols import SimulatorSpec, Space
 from ebrl.errors import SimulatorError, SimulatorNotFound
 from ebrl.graph.items import Array
@@ -133,13 +134,12 @@ class _Trial:
 
 
 def random_action(space: Space, random: np.random.Generator) -> Array:
-    """One action within the bounds of `space`; where there are none, of unit size."""
+    """One action within `bounds` of `space`."""
     dtype = np.dtype(space.dtype)
-    if space.low is None or space.high is None:
-        return random.standard_normal(space.shape).astype(dtype)
+    low, high = bounds(space)
     if dtype.kind in "iu":
-        return random.integers(space.low, space.high, space.shape, dtype=dtype, endpoint=True)  # type: ignore[arg-type]
-    return random.uniform(space.low, space.high, space.shape).astype(dtype)
+        return np.asarray(random.integers(low, high, space.shape, endpoint=True), dtype)
+    return np.asarray(random.uniform(low, high, space.shape), dtype)
 
 
 def _space(space: Space) -> str:

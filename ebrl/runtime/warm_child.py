@@ -6,8 +6,8 @@ An adapter may say, as attributes of its class or module:
 - ``warm()`` imports what takes long. It must start no thread and no renderer.
 - ``fork_safe = False``: nothing is forked; every environment is spawned.
 
-and as an attribute of its instances ``fork_safe = True``: a simulator made with these options may even be built
-before the fork, and be inherited. That is tried in a child first, since one that draws must not be built here.
+and ``fork_safe = True`` both there and as an attribute of an instance: a simulator made with its options may even be
+built before the fork, and be inherited. That is tried in a child first, since one that draws must not be built here.
 
 Forking is given up where other threads exist: they would be missing in the child, with the locks they hold.
 """

@@ -1,8 +1,8 @@
 """What is said between a simulation worker and its environment processes. Standard library and numpy only,
 Python 3.8 on.
 
-The order of what to create waits in a file that the child inherits. Commands travel on the child's standard
-input, replies on a pipe of its own; both are fixed headers, replies may carry a text. Arrays travel through
+The order of what to create waits in a file that the child inherits. Commands travel on one pipe (standard input of
+a process that is spawned), replies on another; both are fixed headers, replies may carry a text. Arrays travel through
 the slots.
 """
 

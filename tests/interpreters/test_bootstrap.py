@@ -26,6 +26,8 @@ LIGHT = (
     "ebrl/interpreters/bootstrap.py", "ebrl/runtime/__init__.py", "ebrl/runtime/birth.py", "ebrl/runtime/child.py",
     "ebrl/runtime/contract.py", "ebrl/runtime/failure.py", "ebrl/runtime/seeding.py", "ebrl/runtime/slots.py",
     "ebrl/runtime/wire.py", "backends/__init__.py", "backends/protocols.py", "backends/simulators/__init__.py",
+    "ebrl/runtime/warm_child.py",
+    *sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "backends/simulators").glob("*.py")),
     *sorted(file.relative_to(ROOT).as_posix() for file in (ROOT / "backends/conformance").glob("*.py")),
 )  # fmt: skip
 OLDEST_NUMPY = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4"}

@@ -64,6 +64,15 @@ def test_a_run_that_came_to_nothing_does_not_keep_its_directory(tmp_path: Path, 
     assert (first.path / "notes.txt").read_text() == "the user's"
 
 
+def test_files_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model": "mine"}')
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(UsageError):
+        create(tmp_path)
+    assert (tmp_path / "config.json").read_text() == '{"model": "mine"}'
+    assert (tmp_path / "logs").is_dir()
+
+
 def test_folder_with_a_log_file_in_it_is_fine(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("started by nohup")
     assert create(tmp_path).config == CONFIG

@@ -26,8 +26,8 @@ class Limits:
     ("before", "after"),
     [
         ((1024, 4096), (1024, 4096)),  # is enough
-        ((512, 4096), (556, 4096)),
-        ((512, resource.RLIM_INFINITY), (556, resource.RLIM_INFINITY)),
+        ((512, 4096), (756, 4096)),
+        ((512, resource.RLIM_INFINITY), (756, resource.RLIM_INFINITY)),
         ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), (resource.RLIM_INFINITY, resource.RLIM_INFINITY)),
     ],
 )
@@ -45,5 +45,5 @@ def test_too_many_for_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", Limits(256, 512).getrlimit)
     with pytest.raises(PlanError) as caught:
         open_files.allow(1000)
-    assert caught.value.message == "1000 environments in one process need 3256 open files; this system allows 512"
+    assert caught.value.message == "1000 environments in one process need 5256 open files; this system allows 512"
     assert "replicas=" in caught.value.hint

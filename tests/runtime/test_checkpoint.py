@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pytest
 
-from ebrl.errors import CheckpointError
+from ebrl.errors import CheckpointError, EbrlError
 from ebrl.graph.load import load_workflow
 from ebrl.graph.plan import Plan
 from ebrl.runtime.checkpoint import Checkpoint, check_fit, newest, path, save
@@ -34,6 +34,18 @@ def test_the_newest_of_three_comes_back(tmp_path: Path) -> None:
     assert (found.iteration, found.states, found.counters) == (5, SAVED.states, SAVED.counters)
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["000003", "000004", "000005"]
     assert path(tmp_path, 5).is_dir()
+
+
+def test_one_that_cannot_be_written_is_an_error_for_the_user(tmp_path: Path) -> None:
+    (tmp_path / "full").write_text("no folder")
+    with pytest.raises(EbrlError, match=r"the checkpoint of iteration 4 cannot be written: .*Not a directory"):
+        save(tmp_path / "full", SAVED)
+
+
+def test_what_a_killed_driver_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / ".000003-77").mkdir()
+    save(tmp_path, SAVED)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["000004"]
 
 
 def test_what_cannot_be_used(tmp_path: Path) -> None:

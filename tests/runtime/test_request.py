@@ -39,6 +39,12 @@ def test_seeds(workflow: Any, seed: Any) -> None:
     assert error.message == f"seed must be a whole number from 0 to 9223372036854775807, got {seed!r}"
 
 
+def test_what_is_no_schedule_and_no_path(workflow: Any) -> None:
+    error = refused(lambda: ebrl.launch(workflow(), schedule="ebrl2"))
+    assert (error.message, error.hint) == ("there is no schedule 'ebrl2'", "did you mean 'ebrl'?")
+    assert refused(lambda: ebrl.launch(workflow(), run_dir=5)).message == "run_dir must be a path, got 5"
+
+
 def test_a_resumed_run_has_its_directory(workflow: Any, tmp_path: Path) -> None:
     error = refused(lambda: ebrl.launch(workflow(), run_dir=tmp_path / "a", resume=tmp_path / "b"))
     assert error.message == "run_dir cannot be combined with resume"

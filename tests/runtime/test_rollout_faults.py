@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import psutil
 import pytest
@@ -40,6 +41,18 @@ def test_the_step_of_a_fault_is_known_where_many_were_granted(simulator: str) ->
     with Play(order(simulator, seeds=seeds(0)), chunk=16, num_steps=2, settings=settings) as play:
         play.batch()
         assert [(lost["episode"], lost["step"]) for lost in play.lost] == [(0, 7)]
+
+
+def test_a_deadline_is_for_one_step_however_many_were_granted() -> None:
+    simulator = attrs.evolve(
+        order("counting.Counting", step_s=0.6, reset_s=0.0, horizon=8),
+        factory={"module": "ebrl.backends.simulators.emulated", "name": "emulated"},
+        target="constant",
+    )
+    deadlines = Deadlines(start_s=30.0, reset_s=30.0, step_s=1.5)
+    with Play(simulator, chunk=4, num_steps=1, settings={"quantum": 4, "deadlines": deadlines}) as play:
+        play.batch()
+        assert play.lost == []
 
 
 @pytest.mark.parametrize(
