@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,7 @@ SIMULATORS = "ebrl.simulators"
 POLICIES = "ebrl.policies"
 
 _registered: dict[str, dict[str, Factory]] = {SIMULATORS: {}, POLICIES: {}}
+_announced: dict[str, dict[str, EntryPoint]] = {SIMULATORS: {}, POLICIES: {}}
 _KIND = {SIMULATORS: "simulator", POLICIES: "policy"}
 
 
@@ -60,6 +62,29 @@ def simulator_origin(name: str) -> tuple[str, str]:
         return factory.__module__, factory.__qualname__
     point = _entry_point(SIMULATORS, name)
     return point.module, point.attr
+
+
+def registered() -> dict[str, dict[str, tuple[str, str]]]:
+    """What decorators made known in this process, for `announce` in another: group -> name -> (module, name in it)."""
+    return {
+        group: {name: (factory.__module__, factory.__qualname__) for name, factory in factories.items()}
+        for group, factories in _registered.items()
+    }
+
+
+def announce(backends: Mapping[str, Mapping[str, tuple[str, str]]]) -> None:
+    """Know what another process `registered`; the modules are imported where a backend is loaded."""
+    for group, origins in backends.items():
+        for name, (module, attribute) in origins.items():
+            _announced[group][name] = EntryPoint(name, f"{module}:{attribute}", group)
+
+
+def is_importable(name: str) -> bool:
+    """Whether there is a module `name`: ``name:Factory`` then is an address without any registration."""
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def parse_uri(uri: str) -> tuple[str, str, dict[str, Any]]:
@@ -113,7 +138,7 @@ def _origin(factory: Factory) -> str:
 
 
 def _installed(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=group)}
+    return {point.name: point for point in entry_points(group=group)} | _announced[group]
 
 
 def _names(group: str) -> list[str]:

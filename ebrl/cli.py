@@ -233,7 +233,7 @@ def _launch(graph: Graph, **options: Any) -> None:
     from ebrl.observe.progress import progress
 
     output = Output(sys.stdout)
-    console = Console(file=cast("IO[str]", output))
+    console = Console(file=cast("IO[str]", output), emoji=False)
     with progress(console) as display, ebrl.launch(graph, observers=[display], **options) as running:
         for _ in running:
             # As with other tools a closed pipe ends the work, and like a closed terminal it ends it in order.

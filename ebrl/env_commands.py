@@ -140,7 +140,11 @@ def _judge(order: EnvironmentOrder) -> None:
             _say(outcome.state, str(outcome))
             if outcome.detail:
                 print(outcome.detail)
-    _say("contract", f"{len(found) - len(broken)} of {len(found)} rules kept or not to be tried here")
+    states = [outcome.state for outcome in found]
+    _say(
+        "contract",
+        f"{states.count('passed')} of {len(found)} rules kept, {states.count('skipped')} not to be tried here",
+    )
     if broken:
         raise typer.Exit(1)
 

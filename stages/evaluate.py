@@ -31,7 +31,7 @@ def evaluate(
     stop_at: ask the run to stop once this share of the episodes succeeds. With it, an evaluation that can
         no longer get there ends after 10 episodes or later, and reports what it saw so far.
     record_video: make videos of the first so many episodes, in the folder ``videos`` of the run, as
-        ``iteration-000050-episode-0-success.mp4``; needs PyAV (``pip install 'ebrl[video]'``).
+        ``iteration-000050-episode-0-success.mp4``; needs PyAV (``pip install av``).
     record_every: only in evaluations of weights whose version is a multiple of this.
 
     Episodes whose environment was lost say nothing about the policy and do not count.

@@ -40,7 +40,7 @@ def libero_object_ppo(
 
     horizon: steps of one episode; num_steps: chunks per environment and iteration; image_size: pixels of the
     square images; stop_at: share of the evaluation episodes that ends the run; record_video: how many of them
-    become videos (needs ``pip install 'ebrl[video]'``).
+    become videos (needs ``pip install av``).
     """
     simulator = ebrl.simulator(
         task,

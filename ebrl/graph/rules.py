@@ -189,10 +189,10 @@ def type_mismatch(draft: Draft) -> Iterator[Finding]:
 
 
 def unknown_simulator(draft: Draft) -> Iterator[Finding]:
-    """Every simulator names a backend that is installed."""
-    from ebrl.backends.registry import simulator_names
+    """Every simulator names a backend that is installed, or a module that has its factory."""
+    from ebrl.backends.registry import is_importable, simulator_names
 
-    yield from _unknown_backend(draft, SimulatorRef, "simulator", simulator_names())
+    yield from _unknown_backend(draft, SimulatorRef, "simulator", simulator_names(), is_importable)
 
 
 def unknown_policy(draft: Draft) -> Iterator[Finding]:
@@ -202,11 +202,14 @@ def unknown_policy(draft: Draft) -> Iterator[Finding]:
     yield from _unknown_backend(draft, PolicyRef, "policy", policy_names())
 
 
-def _unknown_backend(draft: Draft, kind: type[Any], word: str, names: list[str]) -> Iterator[Finding]:
+def _unknown_backend(
+    draft: Draft, kind: type[Any], word: str, names: list[str], fits: Callable[[str], bool] = lambda backend: False
+) -> Iterator[Finding]:
+    """`fits` says of a backend that is not in `names` whether it can be used all the same."""
     seen: set[int] = set()
     for node in draft.graph.nodes.values():
         for parameter, value in node.values.items():
-            if not isinstance(value, kind) or value.backend in names or id(value) in seen:
+            if not isinstance(value, kind) or value.backend in names or id(value) in seen or fits(value.backend):
                 continue
             seen.add(id(value))
             yield Finding(

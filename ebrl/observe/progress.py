@@ -223,6 +223,8 @@ def print_summary(console: Console, workflow: str, summary: Mapping[str, Any]) -
         "policy": summary.get("policy") or "",
         "run": summary.get("run_dir") or "",
     }
+    if status == "failed" and not summary.get("iterations"):  # there is nothing to tell of
+        facts = {"run": facts["run"]}
     lines += [f"  {name:<11} {text}" for name, text in facts.items() if text]
     # An interrupted run says so itself, by its exception.
     if status == "failed" and summary.get("checkpoint"):

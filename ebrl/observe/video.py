@@ -21,7 +21,7 @@ def require() -> Any:
         import av
     except ImportError:
         raise UsageError(
-            "recording videos needs the package av, which this interpreter lacks", hint="pip install 'ebrl[video]'"
+            "recording videos needs the package av, which this interpreter lacks", hint="pip install av"
         ) from None
     return av
 

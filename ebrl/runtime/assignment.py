@@ -10,6 +10,7 @@ import attrs
 import cloudpickle
 
 from ebrl.backends.protocols import SimulatorSpec
+from ebrl.backends.registry import announce
 from ebrl.graph.model import Node, SimulatorRef
 from ebrl.graph.plan import StagePlan
 from ebrl.runtime import birth
@@ -39,6 +40,8 @@ class Assignment:
     step_barrier: bool
     path: Sequence[str] = ()
     """Folders to import user modules from."""
+    backends: Mapping[str, Mapping[str, tuple[str, str]]] = attrs.field(factory=dict)
+    """Those that the workflow's modules registered, see `ebrl.backends.registry.announce`."""
     log_folder: str | None = None
     sources: Mapping[str, bool] = attrs.field(factory=dict)
     """Of a generation stage: the workers whose observations it serves, and whether they run on another node."""
@@ -73,6 +76,7 @@ class Assignment:
 
     def node(self) -> Node:
         """A copy of the node for this process."""
+        announce(self.backends)
         node: Node = cloudpickle.loads(self.packed_node)
         code = node.stage.function.__code__
         # Pickled code has lost its file, which tracebacks need.

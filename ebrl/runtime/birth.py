@@ -56,7 +56,7 @@ class Birth:
     def build(self) -> Simulator:
         """The simulator."""
         if self._simulator is None:
-            simulator = self._factory(self.order["target"], **self._options())
+            simulator = self._called(self._options())
             if simulator is None or not isinstance(getattr(simulator, "spec", None), SimulatorSpec):
                 raise ContractError(
                     f"the factory of {self.order['name']} returned {kind(simulator)}; expected a Simulator with a "
@@ -78,6 +78,15 @@ class Birth:
                 failure["message"] = f"the simulator cannot be imported in this interpreter: {error}"
         return failure
 
+    def _called(self, options: dict[str, Any]) -> Any:
+        try:
+            return self._factory(self.order["target"], **options)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            # It was raised by the call itself.
+            raise ContractError(f"its factory does not take the target and these options: {error}") from None
+
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = pickle.loads(self.order["options"])
         return options
@@ -97,5 +106,8 @@ def _load(reference: dict[str, str]) -> Any:
         return pickle.loads(bytes.fromhex(reference["pickle"]))
     found: Any = importlib.import_module(reference["module"])
     for part in reference["name"].split("."):
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ContractError(f"{reference['module']} has no {reference['name']!r}") from None
     return found

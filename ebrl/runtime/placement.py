@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import cloudpickle
 
+from ebrl.backends.registry import registered
 from ebrl.graph.model import Graph, PolicyRef
 from ebrl.graph.plan import Plan, StagePlan, replica_cores
 from ebrl.planner.allocate import may_bind, stage_cores
@@ -63,6 +64,7 @@ class Placement:
             "max_staleness": self.plan.max_staleness,
             "step_barrier": self.plan.step_barrier,
             "path": [self.graph.folder] if self.graph.folder else [],
+            "backends": registered(),
         }
         return {
             stage.name: [

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from ebrl.backends.protocols import SimulatorSpec
-from ebrl.backends.registry import simulator_origin
+from ebrl.backends.registry import simulator_names, simulator_origin
 from ebrl.errors import StageError, UsageError
 from ebrl.graph.items import Episode, Trajectory
 from ebrl.graph.model import Node, SimulatorRef
@@ -245,7 +245,8 @@ def interpreter_for(node: Node) -> Interpreter:
     """Where the simulators of `node` run on this machine."""
     found = node.reference(SimulatorRef)
     assert found is not None
-    return interpreter_of(found[1].backend)
+    backend = found[1].backend
+    return interpreter_of(backend) if backend in simulator_names() else Interpreter()
 
 
 def environment_order(node: Node, assignment: Assignment) -> EnvironmentOrder:
@@ -253,14 +254,17 @@ def environment_order(node: Node, assignment: Assignment) -> EnvironmentOrder:
     found = node.reference(SimulatorRef)
     assert found is not None
     reference: SimulatorRef = found[1]
-    module, name = simulator_origin(reference.backend)
+    if reference.backend in simulator_names():
+        (module, name), target = simulator_origin(reference.backend), reference.target
+    else:  # ``my_package:MySim``
+        module, name, target = reference.backend, reference.target, ""
     interpreter = interpreter_for(node)
     if by_value(assignment.packed_program):
         _check_version(interpreter, reference, node)
     return EnvironmentOrder(
         name=str(reference),
         factory={"module": module, "name": name},
-        target=reference.target,
+        target=target,
         options=reference.options,
         program={"pickle": assignment.packed_program.hex()},
         path=assignment.path,

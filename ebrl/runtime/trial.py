@@ -118,7 +118,7 @@ class _Trial:
             return
         shown = image(reply)
         if shown is None:
-            self.say("image", "none: the adapter renders nothing with these options")
+            self.say("image", "none: nothing is rendered with these options")
         else:
             self.say("image", f"{' x '.join(map(str, shown.shape))} {shown.dtype}, rendered in {_ms(reply.elapsed_s)}")
 

@@ -100,5 +100,5 @@ def test_without_pyav_the_error_says_what_to_install(tmp_path: Path, monkeypatch
     with pytest.raises(UsageError) as caught:
         Video(tmp_path / "videos", "film", 10.0)
     assert caught.value.message == "recording videos needs the package av, which this interpreter lacks"
-    assert caught.value.hint == "pip install 'ebrl[video]'"
+    assert caught.value.hint == "pip install av"
     assert not list(tmp_path.iterdir())

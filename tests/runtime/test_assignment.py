@@ -34,6 +34,7 @@ class _Assignment:
 
     path = ()
     log_folder = None
+    backends: dict[str, object] = {}  # noqa: RUF012
 
     def __init__(self, played: Node) -> None:
         self.packed_program = cloudpickle.dumps(program(played))

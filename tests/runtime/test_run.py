@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ebrl.errors import SimulatorNotFound, StageError, UsageError
+from ebrl.errors import SimulatorError, SimulatorNotFound, StageError, UsageError
 
 from .conftest import WORKFLOWS, Outcome
+
+OWN = WORKFLOWS.parent / "own_simulators.py"
 
 
 def test_a_run_leaves_what_it_promises(launch: Callable[..., Outcome]) -> None:
@@ -123,3 +126,23 @@ def test_a_launch_at_module_level_is_refused(tmp_path: Any) -> None:
     (tmp_path / "rewards.py").write_text((WORKFLOWS.parent / "rewards.py").read_text())
     with pytest.raises(UsageError, match="a run would start while the workflow file is imported"):
         load_workflow(f"{file}:small")
+
+
+@pytest.mark.parametrize("task", ["own_pendulum:Own", "own_pendulum:Own?goal=0.1", "own:anything"])
+def test_simulators_of_the_users_own(launch: Callable[..., Outcome], task: str) -> None:
+    assert launch("own_simulators", f"task={task}", file=OWN).summary["status"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("own:x?gaol=0.1", "own:x: its factory does not take the target and these options: .* 'gaol'"),
+        ("own_pendulum:Nope", "own_pendulum has no 'Nope'"),
+    ],
+)
+def test_simulators_of_the_users_own_that_cannot_be_made(
+    launch: Callable[..., Outcome], task: str, message: str
+) -> None:
+    with pytest.raises(SimulatorError) as caught:
+        launch("own_simulators", f"task={task}", file=OWN)
+    assert re.search(message, caught.value.message) and "birth.py" not in caught.value.detail
