@@ -149,12 +149,13 @@ def policy(name: str, **options: Any) -> PolicyRef:
 
 
 def simulator(uri: str, **options: Any) -> SimulatorRef:
-    """Declare a simulator, ``simulator("robosuite:Lift", horizon=40)``; options may also stand in the address."""
+    """Declare a simulator, ``simulator("robosuite:Lift", horizon=40)``; options may also stand in the address, and
+    win there: it may come from the command line, the others are the workflow's."""
     try:
         backend, target, written = parse_uri(uri)
     except UsageError as error:
         raise UsageError(error.message, place=caller_place(), hint=error.hint) from None
-    reference = SimulatorRef(backend=backend, target=target, options={**written, **options})
+    reference = SimulatorRef(backend=backend, target=target, options={**options, **written})
     if (building := draft.current.get()) is not None:
         building.note_reference(reference, caller_place())
     return reference

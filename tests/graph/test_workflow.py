@@ -215,3 +215,7 @@ def test_a_graph_travels_with_cloudpickle() -> None:
     assert copy.edges == graph.edges
     assert isinstance(copy.edges[0], Edge)
     assert list(copy.nodes) == list(graph.nodes)
+
+
+def test_an_option_in_the_address_wins() -> None:
+    assert dict(ebrl.simulator("robosuite:Lift?horizon=60", horizon=40, seed=1).options) == {"horizon": 60, "seed": 1}
