@@ -64,6 +64,16 @@ def simulator_origin(name: str) -> tuple[str, str]:
     return point.module, point.attr
 
 
+def locate(backend: str, target: str) -> tuple[tuple[str, str], str]:
+    """The factory behind an address as `simulator_origin` gives it, and the target that it takes.
+
+    ``name:target`` of a backend, else ``module:Factory``, which takes an empty one.
+    """
+    if backend in simulator_names():
+        return simulator_origin(backend), target
+    return (backend, target), ""
+
+
 def registered() -> dict[str, dict[str, tuple[str, str]]]:
     """What decorators made known in this process, for `announce` in another: group -> name -> (module, name in it)."""
     return {

@@ -15,7 +15,8 @@ from timed_rollout import Stub, TimedRollout
 
 from ebrl.backends.registry import parse_uri, simulator_origin
 from ebrl.interpreters.choose import interpreter_of
-from ebrl.runtime.environment import EnvironmentOrder, EnvironmentProcess, Reply, leave
+from ebrl.runtime.environment import EnvironmentProcess, Reply, leave
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout import RolloutSettings
 from ebrl.runtime.slots import Slots, anonymous_memory, layout
 from ebrl.runtime.trial import order_of

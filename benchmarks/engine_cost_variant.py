@@ -10,7 +10,7 @@ from typing import Any
 
 from timed_rollout import Stub, Supply
 
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
 
 _WINDOW = 8  # chunk-steps: every environment ends one in a measurement at least

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from ebrl.graph.model import Graph, PolicyRef, SimulatorRef
-from ebrl.runtime.environment import THREAD_POOLS
+from ebrl.runtime.order import THREAD_POOLS
 
 ENDLESS = 1_000_000
 """Iterations: the measurement ends a run, not its workflow."""

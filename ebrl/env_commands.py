@@ -98,7 +98,7 @@ def check(
 ) -> None:
     """Start one environment as a run would: reset, step, render, see whether it keeps the contract of simulators, and
     tell what is missing."""
-    from ebrl.backends.registry import parse_uri, simulator_names, simulator_origin
+    from ebrl.backends.registry import locate, parse_uri, simulator_names
     from ebrl.interpreters.choose import Interpreter, interpreter_of
     from ebrl.interpreters.pins import Pins
     from ebrl.interpreters.store import IsolatedEnvironment
@@ -108,7 +108,7 @@ def check(
     sys.path.append(os.getcwd())
     if backend not in simulator_names() and ":" in simulator and find_spec(backend.partition(".")[0]) is not None:
         _, name, options = parse_uri(simulator)
-        _judge(order_of((backend, name), "", options, Interpreter(), simulator))
+        _judge(order_of(*locate(backend, name), options, Interpreter(), simulator))
         return
     interpreter, pins = interpreter_of(backend), Pins.of(backend)
     if ":" not in simulator:
@@ -124,7 +124,7 @@ def check(
     _say("versions", _named(backend, packages))
     if interpreter.notice:
         print(f"note: {interpreter.notice}")
-    _judge(order_of(simulator_origin(backend), target, options, interpreter, simulator))
+    _judge(order_of(*locate(backend, target), options, interpreter, simulator))
 
 
 def _judge(order: EnvironmentOrder) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ebrl.backends.conformance.subject import SEED, SHORT, Subject, Violation, actions, kind, play
+from ebrl.backends.conformance.subject import SEED, SHORT, Subject, Violation, actions, play
 from ebrl.backends.protocols import SimulatorSpec, Space
-from ebrl.runtime.contract import check_observation
+from ebrl.runtime.contract import check_observation, kind
 
 _OBSERVED = ("float32", "uint8", "str", "int64", "int32", "bool")
 _ACTED = ("float32", "int64")

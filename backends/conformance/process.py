@@ -12,11 +12,11 @@ from ebrl.backends.conformance.subject import (
     Violation,
     actions,
     difference_of_episodes,
-    kind,
     play,
 )
 from ebrl.backends.conformance.surroundings import Surroundings
 from ebrl.errors import EbrlError
+from ebrl.runtime.contract import kind
 
 
 def render(subject: Subject) -> None:

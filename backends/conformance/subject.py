@@ -11,6 +11,7 @@ import numpy as np
 from ebrl.backends.conformance.surroundings import Surroundings
 from ebrl.backends.protocols import Simulator, Space
 from ebrl.graph.items import Array, Observation, Step
+from ebrl.runtime.contract import kind
 
 SEED, OTHER_SEED = 5, 6
 SHORT = 8
@@ -127,7 +128,3 @@ def difference_of_episodes(one: tuple[Observation, list[Step]], other: tuple[Obs
         if found:
             return f"{found} after step {number + 1}"
     return ""
-
-
-def kind(value: Any) -> str:
-    return "None" if value is None else type(value).__name__

@@ -94,10 +94,7 @@ class MetaworldSimulator:
         Raises UsageError where this machine cannot draw.
         """
         self.fork_safe = False
-        names, size = self._cameras.names, None if self._cameras.names else (256, 256)
-        return self._cameras.image(
-            self._environment.model, self._environment.data, names[0] if names else "corner2", size
-        )
+        return self._cameras.view(self._environment.model, self._environment.data, "corner2")
 
     def close(self) -> None:
         self._cameras.close()

@@ -76,6 +76,12 @@ class MujocoCameras:
         """The cameras at the state of `data`; both are mujoco's own objects."""
         return {name: self.image(model, data, name) for name in self.names}
 
+    def view(self, model: Any, data: Any, otherwise: str) -> Array:
+        """The first of the cameras, or `otherwise` where none was chosen, for people: uint8 [height, width, 3]."""
+        if self.names:
+            return self.image(model, data, self.names[0])
+        return self.image(model, data, otherwise, (256, 256))
+
     def image(self, model: Any, data: Any, camera: str, size: Sequence[int] | None = None) -> Array:
         """One camera at the state of `data`, in another size if told so."""
         import mujoco

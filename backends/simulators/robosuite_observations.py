@@ -74,10 +74,9 @@ class RobosuiteObservations:
         return observation
 
     def view(self, camera: str) -> Array:
-        """The first of the cameras, or `camera` where none was chosen, for people: uint8 [height, width, 3]."""
+        """As `MujocoCameras.view`."""
         sim = self._environment.sim
-        names, size = self._cameras.names, None if self._cameras.names else (256, 256)
-        return self._cameras.image(sim.model._model, sim.data._data, names[0] if names else camera, size)
+        return self._cameras.view(sim.model._model, sim.data._data, camera)
 
     def _states(self, native: Mapping[str, Any]) -> dict[str, Array]:
         # robosuite also gives concatenations, named object-state and robot0_proprio-state.

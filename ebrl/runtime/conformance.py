@@ -8,13 +8,15 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import IO
 
 from ebrl.backends.conformance import CHECKS, Outcome
-from ebrl.runtime.environment import EnvironmentOrder, start
+from ebrl.runtime.failure import signal_name
+from ebrl.runtime.order import EnvironmentOrder, start
+from ebrl.runtime.process_log import ProcessLog
 
 _LINGER_S = 5.0
 
@@ -23,9 +25,9 @@ def outcomes(order: EnvironmentOrder, *, limit_s: float = 300.0) -> Iterator[Out
     """Every check as it ends. One that crashes its process, or does not end within `limit_s` seconds, fails with how
     the process ended or where it hangs; the checks after it are not run."""
     reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as log, open(reading, "rb", buffering=0) as reply:
+    with contextlib.closing(ProcessLog(None, "conformance")) as log, open(reading, "rb", buffering=0) as reply:
         try:
-            process = start("ebrl.backends.conformance.remote", order, (writing,), log)
+            process = start("ebrl.backends.conformance.remote", order, (writing,), log.file)
         finally:
             os.close(writing)
         try:
@@ -38,15 +40,16 @@ def outcomes(order: EnvironmentOrder, *, limit_s: float = 300.0) -> Iterator[Out
             process.stdin.close()
 
 
-def _heard(process: subprocess.Popen[bytes], reply: IO[bytes], log: IO[bytes], limit_s: float) -> Iterator[Outcome]:
+def _heard(process: subprocess.Popen[bytes], reply: IO[bytes], log: ProcessLog, limit_s: float) -> Iterator[Outcome]:
     heard, count = b"", 0
     end_s = time.monotonic() + limit_s
     while True:
         if not select.select([reply], [], [], max(0.0, end_s - time.monotonic()))[0]:
-            yield _broken_off(count, f"no end within {limit_s:g} s", _stack(process, log))
+            stack = log.answer(partial(process.send_signal, signal.SIGUSR1))
+            yield _broken_off(count, f"no end within {limit_s:g} s", stack)
             return
         if not (part := reply.read(65536)):
-            yield _broken_off(count, _how_it_ended(process), _last_words(log))
+            yield _broken_off(count, _how_it_ended(process), log.last_words())
             return
         *lines, heard = (heard + part).split(b"\n")
         for line in lines:
@@ -67,22 +70,4 @@ def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
         code = process.wait(_LINGER_S)
     except subprocess.TimeoutExpired:  # a thread of the simulator keeps it
         return "the process broke off and does not end"
-    if code >= 0:
-        return f"the process exited with code {code}"
-    try:
-        return f"the process was killed by {signal.Signals(-code).name}"
-    except ValueError:  # one of the real-time signals
-        return f"the process was killed by signal {-code}"
-
-
-def _stack(process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
-    before = os.fstat(log.fileno()).st_size
-    process.send_signal(signal.SIGUSR1)
-    time.sleep(0.3)
-    return _last_words(log, before)
-
-
-def _last_words(log: IO[bytes], since: int = 0) -> str:
-    size = os.fstat(log.fileno()).st_size
-    start_at = max(since, size - 4000)
-    return os.pread(log.fileno(), size - start_at, start_at).decode(errors="replace").strip()
+    return f"the process exited with code {code}" if code >= 0 else f"the process was killed by {signal_name(-code)}"

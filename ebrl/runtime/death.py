@@ -9,6 +9,7 @@ import attrs
 
 from ebrl.errors import StageError
 from ebrl.graph.source import OWN
+from ebrl.runtime.failure import signal_name
 
 DEATHS = "ebrl-deaths"
 """The Dask topic that hears of each."""
@@ -48,7 +49,7 @@ class Death:
             return f"out of memory: {held} of the {self.limit_mib:,} MiB {self._owner}, and the kernel killed it"
         if self.exit_code >= 0:
             return f"its worker exited with code {self.exit_code}"
-        name = _signal_name(-self.exit_code)
+        name = signal_name(-self.exit_code)
         if name == "SIGKILL":
             return f"its worker was killed by SIGKILL while it held {self.resident_mib:,} of {self.limit_mib:,} MiB"
         return f"its worker was killed by {name}"
@@ -82,10 +83,3 @@ def _user_lines(lines: Iterable[str]) -> Iterable[str]:
         if line.startswith(f'  File "{OWN}'):
             return
         yield line
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # one of the real-time signals
-        return f"signal {number}"

@@ -15,20 +15,10 @@ import attrs
 
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.runtime import wire
-from ebrl.runtime.order import THREAD_POOLS, EnvironmentOrder, start
+from ebrl.runtime.failure import signal_name
+from ebrl.runtime.order import EnvironmentOrder, start
 from ebrl.runtime.process_log import ProcessLog
 from ebrl.runtime.warm import WarmProcess
-
-__all__ = [
-    "THREAD_POOLS",
-    "EnvironmentGone",
-    "EnvironmentOrder",
-    "EnvironmentProcess",
-    "Reply",
-    "image",
-    "leave",
-    "start",
-]
 
 _GRACE_S = 1.0  # for simulators to close, before they are killed
 
@@ -188,7 +178,7 @@ class EnvironmentProcess:
         if code is None:
             how = "environment process closed its reply pipe"
         elif code < 0:
-            how = f"environment process was killed by {_signal_name(-code)}"
+            how = f"environment process was killed by {signal_name(-code)}"
         else:
             how = f"environment process exited with code {code}"
         return EnvironmentGone(how, self._log.last_words())
@@ -259,10 +249,3 @@ def leave(processes: Sequence[EnvironmentProcess]) -> None:
         time.sleep(0.005)
     for process in processes:
         process.kill()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # one of the real-time signals
-        return f"signal {number}"

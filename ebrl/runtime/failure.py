@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import traceback
 from typing import Any
@@ -44,6 +45,14 @@ def text_of(error: BaseException) -> str:
         return f"{name}: {error}" if str(error) else name
     except Exception:
         return f"{name} (and its message raises)"
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV``, or ``signal 35`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals
+        return f"signal {number}"
 
 
 def _notes(error: BaseException) -> list[str]:

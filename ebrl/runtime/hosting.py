@@ -13,8 +13,8 @@ from ebrl.graph.items import Batch, Weights
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
 from ebrl.graph.source import raised_by_engine, user_traceback
 from ebrl.runtime.assignment import Assignment
-from ebrl.runtime.environment import THREAD_POOLS
 from ebrl.runtime.failure import text_of
+from ebrl.runtime.order import THREAD_POOLS
 from ebrl.runtime.reporting import Report, State, collect
 
 

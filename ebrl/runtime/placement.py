@@ -16,6 +16,7 @@ from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.assignment import Assignment, program
 from ebrl.runtime.checkpoint import Checkpoint
 from ebrl.runtime.cluster import WorkerSpec
+from ebrl.runtime.preload import LOGS
 
 INSIDE = "EBRL_WORKER"
 """Environment variable of stage workers and what they start: no run may begin there."""
@@ -116,7 +117,7 @@ def worker_spec(plan: Plan, assignment: Assignment) -> WorkerSpec:
     resources: dict[str, float] = {"CPU": float(len(quota.cores)), assignment.tag: float(threads)}
     environment = {INSIDE: assignment.tag}
     if assignment.log_folder is not None:
-        environment["EBRL_LOGS"] = assignment.log_folder
+        environment[LOGS] = assignment.log_folder
     if quota.gpus:
         resources["GPU"] = float(len(quota.gpus))
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(quota.gpus)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ebrl.graph.items import Array
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.schedule.recycling import fair_share_mib
 
 

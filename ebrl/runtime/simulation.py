@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from ebrl.backends.protocols import SimulatorSpec
-from ebrl.backends.registry import simulator_names, simulator_origin
+from ebrl.backends.registry import locate, simulator_names
 from ebrl.errors import StageError, UsageError
 from ebrl.graph.items import Episode, Trajectory
 from ebrl.graph.model import Node, SimulatorRef
@@ -20,7 +20,7 @@ from ebrl.interpreters.choose import Interpreter, interpreter_of
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.assignment import Assignment, by_value
 from ebrl.runtime.channel import Connection, Listener, address
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
 from ebrl.runtime.rollout_settings import fault_settings
 
@@ -254,10 +254,7 @@ def environment_order(node: Node, assignment: Assignment) -> EnvironmentOrder:
     found = node.reference(SimulatorRef)
     assert found is not None
     reference: SimulatorRef = found[1]
-    if reference.backend in simulator_names():
-        (module, name), target = simulator_origin(reference.backend), reference.target
-    else:  # ``my_package:MySim``
-        module, name, target = reference.backend, reference.target, ""
+    (module, name), target = locate(reference.backend, reference.target)
     interpreter = interpreter_for(node)
     if by_value(assignment.packed_program):
         _check_version(interpreter, reference, node)

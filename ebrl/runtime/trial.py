@@ -17,7 +17,8 @@ from ebrl.graph.items import Array
 from ebrl.interpreters.choose import Interpreter
 from ebrl.interpreters.remedies import remedy
 from ebrl.runtime.birth import execute
-from ebrl.runtime.environment import EnvironmentGone, EnvironmentOrder, EnvironmentProcess, Reply, image
+from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, image
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout_settings import Deadlines
 from ebrl.runtime.slots import OBSERVATION, Slots, anonymous_memory, layout
 

@@ -13,7 +13,7 @@ from report import Report
 from timed_rollout import Stub, Supply, TimedRollout
 
 from ebrl.backends.registry import load_simulator, parse_uri
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout import RolloutSettings
 
 STUB = EnvironmentOrder(

@@ -15,7 +15,7 @@ import ebrl
 from ebrl.errors import SimulatorNotFound
 from ebrl.graph.items import ActionChunk, Step
 from ebrl.interpreters.python import _version
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 
 from ..runtime.playing import Play, order, same
 from .conftest import bare_environment

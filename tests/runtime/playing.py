@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from ebrl.graph.items import Array, Episode, Trajectory
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
 
 TESTS = Path(__file__).parents[1]

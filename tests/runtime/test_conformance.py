@@ -6,7 +6,7 @@ import attrs
 
 from ebrl.backends.conformance import CHECKS
 from ebrl.runtime.conformance import outcomes
-from ebrl.runtime.environment import EnvironmentOrder
+from ebrl.runtime.order import EnvironmentOrder
 
 from .playing import order
 
