@@ -164,6 +164,8 @@ def _state(name: str, marker: Marker | None) -> str:
     if marker is not None:
         outdated = pins is not None and pins.digest != marker.pins
         return f"outdated, its pins changed: ebrl env create {name}" if outdated else "ready"
+    if IsolatedEnvironment(name).fault():
+        return f"broken: ebrl env create {name}"
     if IsolatedEnvironment(name).folder.is_dir():
         return f"half-built: ebrl env create {name}"
     return "none, runs in the interpreter of ebrl" + ("" if pins is None else f" or: ebrl env create {name}")

@@ -3,6 +3,8 @@
 Run as a file: ``python bootstrap.py MODULE ORDER NUMBER ...``. ORDER is a descriptor of the pickled order; its
 ``packages`` say where the parent's installation has the few packages that may be used here, so that ebrl need
 not be installed and nothing else of the parent gets in. Then ``MODULE.main(order, NUMBER, ...)``.
+
+multiprocessing runs it again in what a simulator spawns, under another name: the same packages are found there.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import importlib  # noqa: E402
 import importlib.abc  # noqa: E402
 import importlib.machinery  # noqa: E402
 import importlib.util  # noqa: E402
+import json  # noqa: E402
 import pickle  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -42,16 +45,28 @@ class Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+PACKAGES, ADAPTER = "EBRL_PACKAGES", "EBRL_ADAPTER"
+"""Environment variables: where they lie, for spawned processes."""
+
+
 def main() -> None:
     """See the module."""
     module, *numbers = sys.argv[1:]
     with open(int(numbers[0]), "rb") as paper:
         order = pickle.load(paper)
-    sys.meta_path.insert(0, Finder(order["packages"]))
-    # An adapter of somebody else: better the one that is installed here.
-    sys.meta_path.append(Finder(order["adapter"]))
+    os.environ[PACKAGES], os.environ[ADAPTER] = json.dumps(order["packages"]), json.dumps(order["adapter"])
+    install()
     importlib.import_module(module).main(order, *map(int, numbers[1:]))
+
+
+def install() -> None:
+    """Let imports find what the parent named."""
+    sys.meta_path.insert(0, Finder(json.loads(os.environ[PACKAGES])))
+    # An adapter of somebody else: better the one that is installed here.
+    sys.meta_path.append(Finder(json.loads(os.environ[ADAPTER])))
 
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    install()

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from ebrl.errors import EbrlError, UsageError
 from ebrl.interpreters.pins import Pins
-from ebrl.interpreters.python import find_python, uv
+from ebrl.interpreters.python import find_python, starts, uv
 from ebrl.interpreters.store import HOME, IsolatedEnvironment, Marker
 
 _LAST_LINES = 15
@@ -39,18 +39,20 @@ def create(backend: str, say: Say) -> Marker:
         raise UsageError(
             f"the backend {backend!r} ships no pins", hint="it runs in the interpreter that ebrl is installed in"
         )
-    with environment.locked(lambda text: say(text, False)):
-        marker = environment.marker()
-        if marker is not None and marker.pins == pins.digest:
+    with environment.locked(lambda text: say(text, False)) as lock:
+        marker, fault = environment.marker(), environment.fault()
+        if marker is not None and not starts(str(environment.python)):
+            fault = f"its interpreter does not start: {environment.python}"
+        if marker is not None and not fault and marker.pins == pins.digest:
             say("it is there already", False)
             return marker
         if environment.folder.is_dir():
             what = "what an interrupted attempt left is removed" if marker is None else "its pins changed: made anew"
-            say(what, False)
+            say(f"{fault}: made anew" if fault else what, False)
             environment.remove()
         try:
             with open(environment.log, "w") as log:
-                return _build(environment, pins, log, say)
+                return _build(environment, pins, lambda command: _do(command, log, lock, say), say)
         except (OSError, subprocess.CalledProcessError) as error:
             raise EbrlError(
                 f"the environment of {backend} cannot be made: {error}",
@@ -58,11 +60,11 @@ def create(backend: str, say: Say) -> Marker:
             ) from error
 
 
-def _build(environment: IsolatedEnvironment, pins: Pins, log: IO[str], say: Say) -> Marker:
+def _build(environment: IsolatedEnvironment, pins: Pins, do: Callable[[Sequence[str]], None], say: Say) -> Marker:
     base, tool = find_python(pins.pythons), uv()
     say(f"virtual environment of {base}", False)
     folder = str(environment.folder)
-    _do([tool, "venv", "--python", base, folder] if tool else [base, "-m", "venv", folder], log, say)
+    do([tool, "venv", "--python", base, folder] if tool else [base, "-m", "venv", folder])
     python = str(environment.python)
     install = (
         [tool, "pip", "install", "--python", python] if tool else [python, "-I", "-m", "pip", "install", "--no-input"]
@@ -71,7 +73,7 @@ def _build(environment: IsolatedEnvironment, pins: Pins, log: IO[str], say: Say)
         file = environment.folder / f"pins-{number}.txt"
         file.write_text("\n".join(section.requirements) + "\n")
         say(f"{len(section.requirements)} packages {' '.join(section.options)}".rstrip(), False)
-        _do([*install, *section.options, "-r", str(file)], log, say)
+        do([*install, *section.options, "-r", str(file)])
     found = json.loads(subprocess.run([python, "-I", "-c", _VERSIONS], capture_output=True, check=True).stdout)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     marker = Marker(pins=pins.digest, size_mib=environment.size_mib(), created=now, **found)
@@ -79,12 +81,13 @@ def _build(environment: IsolatedEnvironment, pins: Pins, log: IO[str], say: Say)
     return marker
 
 
-def _do(command: Sequence[str], log: IO[str], say: Say) -> None:
-    """Run one command; what it says goes to the log and to `say`."""
+def _do(command: Sequence[str], log: IO[str], lock: int, say: Say) -> None:
+    """Run one command; what it says goes to the log and to `say`. It holds `lock` too: it may live on where this
+    process is killed, and nobody else shall work on the environment meanwhile."""
     print("$", *command, file=log, flush=True)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", env=_clean(),
+        errors="replace", env=_clean(), pass_fds=(lock,),
     ) as process:  # fmt: skip
         try:
             assert process.stdout is not None

@@ -6,6 +6,7 @@ import sys
 
 import attrs
 
+from ebrl.errors import UsageError
 from ebrl.interpreters.pins import Pins
 from ebrl.interpreters.store import IsolatedEnvironment
 
@@ -24,12 +25,18 @@ class Interpreter:
 def interpreter_of(backend: str) -> Interpreter:
     """That of the environment which `ebrl env create` made for `backend`, otherwise this one.
 
-    Whether the backend can run in this one shows when it is tried there. UsageError where no backend has this name.
+    Whether the backend can run in this one shows when it is tried there. UsageError where no backend has this name, or
+    its environment is broken.
     """
     pins, environment = Pins.of(backend), IsolatedEnvironment(backend)
     create = f"ebrl env create {backend}"
+    if fault := environment.fault():
+        raise UsageError(f"the environment of {backend} cannot be used: {fault}", hint=create)
     if (marker := environment.marker()) is None:
-        return Interpreter(remedy=create if pins is not None else "")
+        half = f"the environment of {backend} is half-built and not used: {create}"
+        return Interpreter(
+            remedy=create if pins is not None else "", notice=half if environment.folder.is_dir() else ""
+        )
     outdated = pins is not None and pins.digest != marker.pins
     notice = f"the pins of {backend} changed since its environment was made: {create}" if outdated else ""
     major, minor = marker.python.split(".")[:2]

@@ -30,6 +30,11 @@ def find_python(wanted: Sequence[str]) -> str:
     )
 
 
+def starts(python: str) -> bool:
+    """Whether this interpreter runs at all."""
+    return bool(_version(python))
+
+
 def uv() -> str | None:
     return shutil.which("uv")
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import attrs
+from attrs import field
+from attrs.validators import deep_mapping, instance_of, matches_re
 
 from ebrl.errors import UsageError
 
@@ -33,14 +35,14 @@ def home() -> Path:
 class Marker:
     """Written last: an environment without it was not built to its end."""
 
-    pins: str
+    pins: str = field(validator=instance_of(str))
     """`Pins.digest` of what it was built from."""
-    python: str
+    python: str = field(validator=matches_re(r"3\.\d+\.\d+"))
     """``3.11.7``"""
-    packages: Mapping[str, str]
+    packages: Mapping[str, str] = field(validator=deep_mapping(instance_of(str), instance_of(str)))
     """Installed distributions with their versions."""
-    size_mib: int
-    created: str
+    size_mib: int = field(validator=instance_of(int))
+    created: str = field(validator=instance_of(str))
     """ISO date and time."""
 
 
@@ -68,7 +70,18 @@ class IsolatedEnvironment:
         return self.folder.with_name(f"{self.name}.log")
 
     def marker(self) -> Marker | None:
-        """None while it does not exist or is half-built."""
+        """None where nothing can be run in it: it does not exist, is half-built or broken (see `fault`)."""
+        return None if self.fault() else self._read()
+
+    def fault(self) -> str:
+        """What is wrong with an environment that was built to its end; empty where nothing is, or there is none."""
+        if not self._marker.exists():
+            return ""
+        if self._read() is None:
+            return f"{self._marker} cannot be read"
+        return "" if os.access(self.python, os.X_OK) else f"its interpreter is gone: {self.python}"
+
+    def _read(self) -> Marker | None:
         try:
             return Marker(**json.loads(self._marker.read_text()))
         except (OSError, ValueError, TypeError):
@@ -87,14 +100,16 @@ class IsolatedEnvironment:
         with contextlib.suppress(FileNotFoundError):
             self._marker.unlink()  # first: from now on nobody uses it
         size_mib = self.size_mib()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder.resolve())
+        if self.folder.is_symlink():
+            self.folder.unlink()
         self.log.unlink(missing_ok=True)
         return size_mib
 
     def size_mib(self) -> int:
         """What it takes on the disk."""
         files: dict[tuple[int, int], int] = {}  # by inode: uv links files
-        for folder, _, names in os.walk(self.folder):
+        for folder, _, names in os.walk(self.folder.resolve()):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     status = os.lstat(os.path.join(folder, name))
@@ -102,8 +117,11 @@ class IsolatedEnvironment:
         return -(-sum(files.values()) // 2**20)
 
     @contextlib.contextmanager
-    def locked(self, on_wait: Callable[[str], Any]) -> Iterator[None]:
-        """Hold it against other processes; `on_wait` hears who holds it, if somebody does."""
+    def locked(self, on_wait: Callable[[str], Any]) -> Iterator[int]:
+        """Hold it against other processes; `on_wait` hears who holds it, if somebody does.
+
+        Gives a descriptor: a process that inherits it holds the lock too, to its own end.
+        """
         with self._lock_file() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,7 +132,7 @@ class IsolatedEnvironment:
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
-            yield
+            yield lock.fileno()
             lock.truncate(0)
 
     def _lock_file(self) -> IO[str]:

@@ -136,3 +136,8 @@ def test_old_pythons_with_an_old_numpy(version: str, tmp_path: Path) -> None:
         pytest.skip("no package registry")
     assert same(batch(elsewhere(python)), batch(order("counting.Counting")))
     assert sys.version_info[:2] != tuple(map(int, version.split(".")))
+
+
+def test_what_a_simulator_spawns_there_finds_it(bare: str) -> None:
+    with Play(elsewhere(bare, "offspring.Spawned"), num_envs=2, num_steps=3) as play:
+        assert len(play.batch()) == 2 and not play.lost

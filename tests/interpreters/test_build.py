@@ -90,8 +90,12 @@ def test_a_killed_create_is_never_used(backend: Callable[..., Path]) -> None:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    assert environment.marker() is None and interpreter_of("mine").python is None
+    chosen = interpreter_of("mine")
+    assert environment.marker() is None and chosen.python is None
+    assert chosen.notice == "the environment of mine is half-built and not used: ebrl env create mine"
     create("mine", heard := Heard())
+    if heard[0].startswith("process"):  # what the killed one had started still worked on it
+        del heard[0]
     assert heard[0] == "what an interrupted attempt left is removed"
     assert environment.marker() is not None
 
@@ -105,6 +109,85 @@ def test_a_second_process_says_that_it_waits(backend: Callable[..., Path]) -> No
     assert "virtual environment" in process.communicate()[0]
     assert process.returncode == 0
     assert IsolatedEnvironment("mine").marker() is not None
+
+
+def test_what_a_killed_create_has_started_still_holds_the_environment(
+    backend: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = IsolatedEnvironment("mine")
+    child = (
+        "import subprocess, sys\n"
+        "from ebrl.interpreters import build\nfrom ebrl.interpreters.store import IsolatedEnvironment\n"
+        "with IsolatedEnvironment('mine').locked(print) as lock, open(sys.argv[1], 'w') as log:\n"
+        "    say = lambda text, passing: print(text, flush=True)\n"
+        "    build._do(['sh', '-c', 'echo installing; sleep 2'], log, lock, say)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", child, str(home().parent / "log")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "installing\n"
+    process.kill()
+    heard: list[str] = []
+    began_s = time.monotonic()
+    with environment.locked(heard.append):
+        assert time.monotonic() - began_s > 0.5
+    assert heard == [f"process {process.pid} works on mine: waiting for it"]
+    process.communicate()
+
+
+def _without_python(environment: IsolatedEnvironment) -> str:
+    environment.python.unlink()
+    environment.python.symlink_to("/nowhere/python")
+    return f"its interpreter is gone: {environment.python}"
+
+
+def _with_a_torn_marker(environment: IsolatedEnvironment) -> str:
+    file = environment.folder / "ebrl.json"
+    file.write_text(file.read_text()[:40])
+    return f"{file} cannot be read"
+
+
+def _with_an_odd_marker(environment: IsolatedEnvironment) -> str:
+    file = environment.folder / "ebrl.json"
+    file.write_text('{"pins": 1, "python": null, "packages": [], "size_mib": "", "created": ""}')
+    return f"{file} cannot be read"
+
+
+@pytest.mark.parametrize("damage", [_without_python, _with_a_torn_marker, _with_an_odd_marker])
+def test_a_broken_environment_is_named_and_built_anew(
+    backend: Callable[..., Path], damage: Callable[[IsolatedEnvironment], str]
+) -> None:
+    backend("mine", NOTHING)
+    create("mine", Heard())
+    fault = damage(IsolatedEnvironment("mine"))
+    with pytest.raises(UsageError) as caught:
+        interpreter_of("mine")
+    assert caught.value.message == f"the environment of mine cannot be used: {fault}"
+    assert caught.value.hint == "ebrl env create mine"
+    create("mine", heard := Heard())
+    assert heard[0] == f"{fault}: made anew"
+    assert interpreter_of("mine").python is not None
+
+
+def test_an_interpreter_that_does_not_start_is_built_anew(backend: Callable[..., Path]) -> None:
+    backend("mine", NOTHING)
+    create("mine", Heard())
+    python = IsolatedEnvironment("mine").python
+    python.unlink()
+    python.write_text("#!/bin/sh\nexit 3\n")
+    python.chmod(0o755)
+    create("mine", heard := Heard())
+    assert heard[0] == f"its interpreter does not start: {python}: made anew"
+
+
+def test_a_folder_elsewhere_is_removed_with_the_link_to_it(backend: Callable[..., Path], tmp_path: Path) -> None:
+    backend("mine", NOTHING)
+    create("mine", Heard())
+    environment, elsewhere = IsolatedEnvironment("mine"), tmp_path / "large disk"
+    environment.folder.rename(elsewhere)
+    environment.folder.symlink_to(elsewhere)
+    assert environment.remove() > 0
+    assert not environment.folder.is_symlink() and not elsewhere.exists()
 
 
 def test_removing_tells_what_it_freed(backend: Callable[..., Path]) -> None:

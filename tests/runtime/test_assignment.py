@@ -69,7 +69,8 @@ def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Gymnasium's own environment, of another Python."""
     monkeypatch.setenv("EBRL_HOME", str(tmp_path))
     environment = IsolatedEnvironment("gymnasium")
-    environment.folder.mkdir(parents=True)
+    environment.python.parent.mkdir(parents=True)
+    environment.python.symlink_to(sys.executable)
     environment.complete(Marker(pins="other", python="3.9.18", packages={}, size_mib=1, created=""))
     return str(environment.python)
 
