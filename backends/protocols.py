@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from ebrl.graph.items import ActionChunk, Array, Batch, Observation, Step
 
 
 @dataclass(frozen=True)
 class Space:
-    """Shape, type and range of one array. Discrete actions have shape () and an integer dtype."""
+    """Shape, type and range of one array. Discrete actions have shape () and an integer dtype; text has shape () and
+    the dtype ``str``. Raises ValueError where shape or dtype is none."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+    """Name of a numpy dtype, or ``str``."""
     low: float | Array | None = None
     high: float | Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _sizes(self.shape))
+        object.__setattr__(self, "dtype", _name(self.dtype))
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    try:
+        sizes = tuple(operator.index(size) for size in shape)
+    except TypeError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"a Space has the shape {shape!r}; expected a tuple of sizes, such as (4,)")
+    return sizes
+
+
+def _name(dtype: Any) -> str:
+    if dtype in ("str", str):
+        return "str"
+    with contextlib.suppress(TypeError):
+        if (found := np.dtype(dtype)).kind in "biuf":
+            return str(found.name)
+    raise ValueError(f"a Space has the dtype {dtype!r}; expected a kind of float, int, bool, or str")
 
 
 @dataclass(frozen=True)

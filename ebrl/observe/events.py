@@ -5,7 +5,7 @@
 | ``started`` | plan (Plan), dashboard_link, run_dir, workers {name: resources} |
 | ``iteration`` | one flat dict of numbers, the `stats` of `ebrl.runtime.driver.Iteration` |
 | ``report`` | stage, iteration, metrics: what an item stage such as an evaluation reported |
-| ``environment_lost`` | stage, environment, simulator, seed, episode, step, doing, message, detail, restart |
+| ``environment_lost`` | stage, environment, simulator, seed, episode, step, doing, message, detail, hint, restart |
 | ``worker_replaced`` | worker, cause |
 | ``checkpoint`` | path, iteration |
 | ``checkpoint_failed`` | iteration, message |

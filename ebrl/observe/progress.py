@@ -61,6 +61,9 @@ class ProgressState:
                 self.status = f"stopping: {data['reason']}"
 
 
+_LONGEST_LINE = 300  # characters of a message
+
+
 class LiveProgress:
     """Redraws a block of the terminal with every event. A context manager: it owns the terminal inside."""
 
@@ -203,10 +206,16 @@ def warning(event: Event) -> str:
         return f"no checkpoint of iteration {data['iteration']}: {data['message']}"
     if event.kind == "worker_replaced":
         return f"worker {data['worker']} was replaced: {data['cause']}"
+    why = "; ".join(filter(None, (shorten(data["message"].partition("\n")[0]), data["hint"])))
     return (
         f"{data['stage']} lost environment {data['environment']} in episode {data['episode']} "
-        f"at step {data['step']}: {data['message']}"
+        f"at step {data['step']} (seed {data['seed']}): {why}"
     )
+
+
+def shorten(line: str) -> str:
+    """A line that fits a terminal; `events.jsonl` has all of it."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..."
 
 
 def print_summary(console: Console, workflow: str, summary: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ebrl.backends.protocols import Simulator, SimulatorSpec
 from ebrl.graph.items import ActionChunk, Step
-from ebrl.runtime.contract import kind
+from ebrl.runtime.contract import check_spec, kind
 from ebrl.runtime.failure import ContractError, describe
 
 
@@ -62,6 +62,7 @@ class Birth:
                     f"the factory of {self.order['name']} returned {kind(simulator)}; expected a Simulator with a "
                     "`spec` of type SimulatorSpec"
                 )
+            check_spec(simulator.spec)
             self._simulator = simulator
             # What a simulator builds stays: the collector need not walk through it again and again.
             gc.collect()

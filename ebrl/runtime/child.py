@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import ctypes
 import faulthandler
+import io
 import json
 import os
 import signal
@@ -33,6 +34,7 @@ from ebrl.runtime.slots import Slots
 def main(order: dict[str, Any], memory: int, reply: int, parent: int) -> None:
     """Live as the environment of `order`; commands come on standard input."""
     die_with_parent(parent)
+    die_first()
     for descriptor in (memory, reply):
         os.set_inheritable(descriptor, False)  # what the simulator starts must not keep the pipe open
     commands = os.dup(0)
@@ -55,12 +57,23 @@ def seclude(log: int) -> None:
     os.close(null)
     os.dup2(log, 2)
     os.dup2(log, 1)
-    with contextlib.suppress(AttributeError):
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # prints before a crash must not be lost
+    printed = _Printed(log, "ab", closefd=False)
+    # Nothing is kept back: what was printed before a crash must not be lost.
+    sys.stdout = sys.stderr = io.TextIOWrapper(printed, "utf-8", "replace", write_through=True)
     builtins.input = _refuse_input
     faulthandler.enable(log)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
+
+
+class _Printed(io.FileIO):
+    """What a simulator prints is worth no trouble where the disk is full."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 def _refuse_input(prompt: object = "", /) -> str:
@@ -72,6 +85,7 @@ class _Child:
         self.commands = commands
         self.reply = reply
         self.memory = memory
+        self.pid = os.getpid()
         self.row = 0
         self.simulator: Simulator
         self.program: Any
@@ -150,6 +164,7 @@ class _Child:
     def _reset(self, seed: int, began: float) -> None:
         self.steps = None
         observation = self.simulator.reset(seed)
+        self._stay_one()
         self._show(observation, "reset")
         self._say(wire.DONE, began, text=self._frame())
 
@@ -165,6 +180,7 @@ class _Child:
             if self.skips:
                 self.simulator.observe = self.position + 1 == self.slots.chunk  # type: ignore[attr-defined]
             following = next(self.steps, self)
+            self._stay_one()
             if following is self:  # None is what a simulator that forgets to return gives
                 break
             step = checked_step(following)
@@ -184,6 +200,11 @@ class _Child:
         outcome = -1 if success is None else int(success)
         self._say(wire.DONE, began, bool(step.terminated), bool(step.truncated), outcome, executed, self._frame())
 
+    def _stay_one(self) -> None:
+        """The simulator may have forked, and its child have come back: two must not answer."""
+        if os.getpid() != self.pid:
+            os._exit(0)
+
     def _show(self, observation: Any, call: str) -> None:
         """Copy an observation into the slot, after a check against the declared spec."""
         check_observation(self.simulator.spec, observation, call)
@@ -199,6 +220,7 @@ class _Child:
         steps: int = 0,
         text: str = "",
     ) -> None:
+        self._stay_one()
         data = text.encode()
         elapsed_s = time.perf_counter() - began
         message = wire.REPLY.pack(kind, terminated, truncated, success, steps, elapsed_s, len(data)) + data
@@ -223,3 +245,11 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+
+
+def die_first() -> None:
+    """Where memory ends, Linux shall end a simulator rather than what learns from it. What it starts inherits this."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as score:
+        worse = min(1000, int(score.read()) + 500)
+        score.seek(0)
+        score.write(str(worse))

@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import IO
 
+import attrs
+
 from ebrl.backends.conformance import CHECKS, Outcome
-from ebrl.runtime.failure import signal_name
+from ebrl.runtime.failure import ending
+from ebrl.runtime.family import Family, end, leader, of
 from ebrl.runtime.order import EnvironmentOrder, start
 from ebrl.runtime.process_log import ProcessLog
 
@@ -25,19 +28,21 @@ def outcomes(order: EnvironmentOrder, *, limit_s: float = 300.0) -> Iterator[Out
     """Every check as it ends. One that crashes its process, or does not end within `limit_s` seconds, fails with how
     the process ended or where it hangs; the checks after it are not run."""
     reading, writing = os.pipe()
-    with contextlib.closing(ProcessLog(None, "conformance")) as log, open(reading, "rb", buffering=0) as reply:
+    with (
+        contextlib.closing(ProcessLog(None, "conformance")) as log,
+        open(reading, "rb", buffering=0) as reply,
+        Family() as family,
+    ):
         try:
-            process = start("ebrl.backends.conformance.remote", order, (writing,), log.file)
+            marked = attrs.evolve(order, family=family.mark)
+            process = start("ebrl.backends.conformance.remote", marked, (writing,), log.file, stdin=subprocess.DEVNULL)
         finally:
             os.close(writing)
-        try:
-            yield from _heard(process, reply, log, limit_s)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
+        with process:
+            try:
+                yield from _heard(process, reply, log, limit_s)
+            finally:
+                end(of([leader(process.pid)]))
 
 
 def _heard(process: subprocess.Popen[bytes], reply: IO[bytes], log: ProcessLog, limit_s: float) -> Iterator[Outcome]:
@@ -70,4 +75,4 @@ def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
         code = process.wait(_LINGER_S)
     except subprocess.TimeoutExpired:  # a thread of the simulator keeps it
         return "the process broke off and does not end"
-    return f"the process exited with code {code}" if code >= 0 else f"the process was killed by {signal_name(-code)}"
+    return f"the process {ending(code)}"

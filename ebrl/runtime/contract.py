@@ -4,6 +4,7 @@ Standard library and numpy only, Python 3.8 on."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,25 +14,66 @@ from ebrl.graph.items import Step
 from ebrl.runtime.failure import ContractError
 from ebrl.runtime.slots import TEXT_BYTES
 
+_LARGEST = float(np.finfo(np.float32).max)
+"""Policies compute in float32: more would be infinite there."""
+_RETURN = "return ebrl.Step(observation, reward, terminated, truncated, success)"
+
+
+def check_spec(spec: SimulatorSpec) -> None:
+    """Raise ContractError where no policy could work with `spec`."""
+    if not isinstance(spec.observation, Mapping) or not spec.observation:
+        raise ContractError("spec.observation declares nothing; expected at least one key with its Space")
+    for key, space in spec.observation.items():
+        if not isinstance(key, str):
+            raise ContractError(f"spec.observation has the key {key!r}; expected text")
+        if not isinstance(space, Space):
+            raise ContractError(f"spec.observation['{key}'] is {kind(space)}; expected ebrl.Space")
+    if not isinstance(spec.action, Space):
+        raise ContractError(f"spec.action is {kind(spec.action)}; expected ebrl.Space")
+    if spec.action.dtype == "str" or 0 in spec.action.shape:
+        raise ContractError(f"spec.action is {_form(spec.action)}; expected at least one number")
+
 
 def checked_step(step: Any) -> Step:
     """`step`, if a stage may yield it; ContractError says what is wrong with it."""
     if not isinstance(step, Step):
-        raise ContractError(f"the simulation stage yielded {kind(step)}; expected Step")
+        raise ContractError(f"the simulation stage yielded {kind(step)}; expected Step", _RETURN)
     try:
-        finite = math.isfinite(step.reward)
+        fits = math.isfinite(step.reward) and -_LARGEST <= step.reward <= _LARGEST
     except TypeError:
         raise ContractError(f"the reward is {kind(step.reward)}; expected a number") from None
-    if not finite:
-        raise ContractError(f"the reward is {step.reward}")
+    if not fits:
+        beyond = ", beyond float32" if math.isfinite(step.reward) else ""
+        raise ContractError(f"the reward is {step.reward}{beyond}")
+    for name, flag in (("terminated", step.terminated), ("truncated", step.truncated)):
+        if flag is not True and flag is not False and not isinstance(flag, np.bool_):
+            raise ContractError(f"{name} is {flag!r:.80}; expected True or False")
     return step
+
+
+def difference(first: SimulatorSpec, other: SimulatorSpec) -> str:
+    """In what `other` cannot take part in a rollout that was laid out for `first`; empty where it can."""
+    for key in {**first.observation, **other.observation}:
+        if (declared := _form(first.observation.get(key))) != (got := _form(other.observation.get(key))):
+            return f"observation '{key}': the first environment declared {declared}, this one {got}"
+    if (declared := _form(first.action)) != (got := _form(other.action)):
+        return f"the action: the first environment declared {declared}, this one {got}"
+    for name in ("low", "high"):
+        if not np.array_equal(getattr(first.action, name), getattr(other.action, name)):
+            return f"the action: its {name} differs from that of the first environment"
+    return ""
+
+
+def _form(space: Space | None) -> str:
+    return "nothing" if space is None else f"{space.dtype} {space.shape}"
 
 
 def check_observation(spec: SimulatorSpec, observation: Any, call: str) -> None:
     """Raise ContractError unless `observation`, which `call` gave, is as declared."""
     declared = spec.observation
     if not isinstance(observation, dict):
-        raise ContractError(f"{call}() gave an observation of type {kind(observation)}; expected Observation")
+        hint = "return the observation alone" if isinstance(observation, tuple) else ""
+        raise ContractError(f"{call}() gave an observation of type {kind(observation)}; expected Observation", hint)
     for key, space in declared.items():
         if key not in observation:
             raise ContractError(f"{call}() gave no observation '{key}'; declared: {', '.join(declared)}")
@@ -57,6 +99,8 @@ def _check(key: str, space: Space, value: Any, call: str) -> None:
         error = ContractError(f"observation '{key}' from {call}() is {value[index]} at index {index}")
         error.__notes__ = [np.array2string(value, threshold=100)]  # `add_note` came with Python 3.11
         raise error
+    if dtype.char == "d" and value.size and max(value.max(), -value.min()) > _LARGEST:
+        raise ContractError(f"observation '{key}' from {call}() holds {np.abs(value).max()}, beyond float32")
 
 
 def kind(value: Any) -> str:

@@ -9,7 +9,7 @@ import attrs
 
 from ebrl.errors import StageError
 from ebrl.graph.source import OWN
-from ebrl.runtime.failure import signal_name
+from ebrl.runtime.failure import KILLED, ending
 
 DEATHS = "ebrl-deaths"
 """The Dask topic that hears of each."""
@@ -47,12 +47,10 @@ class Death:
             return f"out of memory: {held}, more than the {self.limit_mib:,} MiB of memory_mib"
         if self.cause == "kernel":
             return f"out of memory: {held} of the {self.limit_mib:,} MiB {self._owner}, and the kernel killed it"
-        if self.exit_code >= 0:
-            return f"its worker exited with code {self.exit_code}"
-        name = signal_name(-self.exit_code)
-        if name == "SIGKILL":
-            return f"its worker was killed by SIGKILL while it held {self.resident_mib:,} of {self.limit_mib:,} MiB"
-        return f"its worker was killed by {name}"
+        how = f"its worker {ending(self.exit_code)}"
+        if self.exit_code == -signal.SIGKILL:
+            return f"{how} while it held {self.resident_mib:,} of {self.limit_mib:,} MiB"
+        return how
 
     @property
     def hint(self) -> str:
@@ -61,7 +59,7 @@ class Death:
         if self.cause == "kernel":
             return "let the stages keep less; memory_mib of a stage ends it before others suffer"
         if self.exit_code == -signal.SIGKILL:
-            return "somebody killed it, or the kernel did for want of memory: see the kernel's log (dmesg)"
+            return KILLED
         if self.exit_code >= 0:
             return "a stage ends with return or an exception, never with os._exit"
         return ""

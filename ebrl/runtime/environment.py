@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
+import psutil
 
 from ebrl.backends.protocols import SimulatorSpec
-from ebrl.runtime import wire
-from ebrl.runtime.failure import signal_name
+from ebrl.runtime import family, wire
+from ebrl.runtime.failure import KILLED, ending
 from ebrl.runtime.order import EnvironmentOrder, start
 from ebrl.runtime.process_log import ProcessLog
-from ebrl.runtime.warm import WarmProcess
+from ebrl.runtime.warm import ForkedProcess, WarmProcess
 
 _GRACE_S = 1.0  # for simulators to close, before they are killed
+_END_S = 5.0  # for the kernel to end a process that was killed
 
 
 @attrs.define(frozen=True)
@@ -51,7 +53,7 @@ class Life(Protocol):
     @property
     def pid(self) -> int: ...
     def poll(self) -> int | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
+    def wait(self, timeout: float) -> int: ...
 
 
 class EnvironmentProcess:
@@ -71,6 +73,8 @@ class EnvironmentProcess:
         """How long the simulator took to import, once `spec` is known and where its adapter can say so."""
         self._memory, self._warm = memory, warm
         self._life: Life | None = None
+        self.leader: psutil.Process | None = None
+        """The process, once it has begun, as `family` wants it."""
         self._recording = False
         self._buffer = b""
         self._log = ProcessLog(order.log_folder, f"environment-{index}")
@@ -92,6 +96,7 @@ class EnvironmentProcess:
         except BaseException:
             self._close()
             raise
+        self.leader = family.leader(self.pid)
         self._close_theirs()
 
     @property
@@ -176,12 +181,13 @@ class EnvironmentProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._life.wait(1.0)
         if code is None:
-            how = "environment process closed its reply pipe"
-        elif code < 0:
-            how = f"environment process was killed by {signal_name(-code)}"
-        else:
-            how = f"environment process exited with code {code}"
-        return EnvironmentGone(how, self._log.last_words())
+            return EnvironmentGone("environment process closed its reply pipe", self._log.last_words())
+        if isinstance(self._life, ForkedProcess) and self._life.orphaned:
+            assert self._warm is not None
+            how = f"the warm process that it was forked from {self._warm.ending()}"
+            return EnvironmentGone(how, self._warm.last_words())
+        hint = KILLED if code == -signal.SIGKILL else ""
+        return EnvironmentGone(f"environment process {ending(code)}", self._log.last_words(), hint)
 
     def dump_stack(self) -> str:
         """The Python stacks of a process that hangs, as far as it still answers."""
@@ -203,14 +209,16 @@ class EnvironmentProcess:
         """End the process now, with all that it started. Safe to call twice."""
         if self.descriptor < 0:
             return
+        family.end(family.of([self.leader]))
+        self.bury()
+
+    def bury(self) -> None:
+        """Let go of a process that has ended, or is about to. Safe to call twice."""
+        if self.descriptor < 0:
+            return
         if self._life is not None:
-            # The session outlives its leader while other members do, so this reaches them in any case.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            # One that has just been forked has no session yet.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            self._life.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel has it, and ends it when it can
+                self._life.wait(_END_S)
         self._close()
 
     def _close(self) -> None:
@@ -247,5 +255,6 @@ def leave(processes: Sequence[EnvironmentProcess]) -> None:
     deadline_s = time.monotonic() + _GRACE_S
     while time.monotonic() < deadline_s and not all(process.ended for process in processes):
         time.sleep(0.005)
+    family.end(family.of(process.leader for process in processes))
     for process in processes:
-        process.kill()
+        process.bury()

@@ -8,11 +8,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
+
+from ebrl.errors import UsageError
 from ebrl.graph.items import Array
 from ebrl.resources import open_files
 from ebrl.runtime import faults
 from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, leave
 from ebrl.runtime.environment_state import EnvironmentState
+from ebrl.runtime.family import Family
 from ebrl.runtime.loop import Loop
 from ebrl.runtime.rollout_settings import RolloutSettings
 from ebrl.runtime.warm import WarmProcess
@@ -25,8 +29,9 @@ class EnvironmentPool:
     on_reply: (row, state, what the process said).
     on_lost: (row, state, account of the loss as of `faults.account`); a replacement starts after it.
 
-    Both run in `loop`. SimulatorError and SimulatorNotFound leave through it: when the first environment
-    cannot start, and when fewer than half are alive. PlanError leaves the constructor, see `open_files.allow`.
+    Both run in `loop`. SimulatorError and SimulatorNotFound leave through it: when more than half cannot start before
+    any has, or a package is missing, and when fewer than half are alive. PlanError leaves the constructor, see
+    `open_files.allow`.
     """
 
     def __init__(
@@ -44,12 +49,15 @@ class EnvironmentPool:
         self._on_reply, self._on_lost = on_reply, on_lost
         self._first_given_up: EnvironmentGone | None = None
         self._any_started = False
+        self._unborn: list[tuple[int, dict[str, Any], EnvironmentGone]] = []
         self.states: list[EnvironmentState] = []
         self._warm: WarmProcess | None = None
         open_files.allow(settings.num_envs)
+        self._family = Family()
+        self._order = attrs.evolve(settings.order, family=self._family.mark)
         try:
             if settings.num_envs > 1 and sys.platform == "linux":
-                self._warm = WarmProcess(settings.order)
+                self._warm = WarmProcess(self._order)
                 loop.watch(self._warm, self._warmed)
             for row, number in enumerate(settings.numbers):
                 episode, replay = settings.resume.get(number, (0, ()))
@@ -89,12 +97,13 @@ class EnvironmentPool:
         leave([state.process for state in self.states])
         if self._warm is not None:
             self._warm.close()
+        self._family.close()
 
     def _start(self, row: int, episode: int, replay: Sequence[Array] = (), restarts: int = 0) -> EnvironmentState:
         number, now = self._settings.numbers[row], time.monotonic()
-        process = EnvironmentProcess(row, self._settings.order, self._memory, number, warm=self._warm)
+        process = EnvironmentProcess(row, self._order, self._memory, number, warm=self._warm)
         self._loop.watch(process.descriptor, partial(self._readable, row))
-        return EnvironmentState(process, number, episode, list(replay), restarts, began_s=now)
+        return EnvironmentState(process, number, self._settings.chunk, episode, list(replay), restarts, began_s=now)
 
     def _warmed(self) -> None:
         """The warm process said something, or has ended: what has waited for it begins."""
@@ -110,7 +119,7 @@ class EnvironmentPool:
         state = self.states[row]
         try:
             while (reply := state.process.receive()) is not None:
-                self._any_started = True
+                self._first_started()
                 self._on_reply(row, state, reply)
                 # A reply may end an episode, and with it this process.
                 if self.states[row] is not state or not state.process.heard_more:
@@ -125,8 +134,24 @@ class EnvironmentPool:
         state.work = "gone"
         self._loop.forget(state.process.descriptor)
         state.process.kill()
-        if not self._any_started:
+        if self._any_started:
+            self._replace(row, lost, gone)
+            return
+        self._unborn.append((row, lost, gone))
+        if gone.exit_code == UsageError.exit_code:
             raise faults.cannot_start(gone, self._settings)
+        if len(self._unborn) * 2 > self._settings.num_envs:
+            raise faults.cannot_start(self._unborn[0][-1], self._settings)
+
+    def _first_started(self) -> None:
+        """Starting is possible: those that failed before may try again."""
+        if not self._any_started:
+            self._any_started = True
+            for row, lost, gone in self._unborn:
+                self._replace(row, lost, gone)
+
+    def _replace(self, row: int, lost: dict[str, Any], gone: EnvironmentGone) -> None:
+        state = self.states[row]
         self._on_lost(row, state, lost)
         if lost["restart"]:
             self.states[row] = self._start(row, state.episode + 1, restarts=state.restarts + 1)

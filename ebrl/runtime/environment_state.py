@@ -20,6 +20,8 @@ class EnvironmentState:
 
     process: EnvironmentProcess
     number: int
+    chunk: int = 1
+    """Actions of one chunk."""
     episode: int = 0
     replay: list[Array] = attrs.field(factory=list)
     """Action chunks that bring it to where a checkpoint left it."""
@@ -57,8 +59,9 @@ class EnvironmentState:
 
     @property
     def urgency(self) -> Urgency:
-        """Older batches first; within a batch whoever has the most left, so that all end together."""
-        return (math.inf, 0.0) if self.window is None else (self.window.batch, -self.left)
+        """Older batches first; within a batch whoever has the most steps left, so that all end together and meanwhile
+        take turns."""
+        return (math.inf, 0.0) if self.window is None else (self.window.batch, self.executed - self.left * self.chunk)
 
     def begin_episode(self) -> None:
         self.work, self.began_s = "reset", 0.0

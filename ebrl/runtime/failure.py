@@ -10,11 +10,18 @@ from typing import Any
 
 from ebrl.errors import EbrlError
 
-_LONGEST = 16_000  # characters of an exception that travel
+KILLED = "somebody killed it, or the kernel did for want of memory: see the kernel's log (dmesg)"
+"""The hint where a process was ended by SIGKILL."""
+
+_LONGEST_MESSAGE, _LONGEST = 2_000, 16_000  # characters of an exception, and of its traceback, that travel
 
 
 class ContractError(Exception):
-    """The simulator gave something else than it declared."""
+    """The simulator gave something else than it declared. `hint`: what it should have done."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -27,7 +34,7 @@ def describe(error: BaseException) -> dict[str, Any]:
             "exit_code": error.exit_code,
         }
     if isinstance(error, ContractError):
-        return {"message": str(error), "detail": "\n".join(_notes(error)), "hint": "", "exit_code": 1}
+        return {"message": str(error), "detail": "\n".join(_notes(error)), "hint": error.hint, "exit_code": 1}
     first = error
     # What was raised on purpose (`raise ... from`) speaks for itself; what went wrong in a clean-up does not.
     while first.__context__ is not None and not first.__suppress_context__:
@@ -35,7 +42,12 @@ def describe(error: BaseException) -> dict[str, Any]:
     message = text_of(error) if first is error else f"{text_of(first)} (then {text_of(error)})"
     report = traceback.TracebackException.from_exception(error)
     _leave_out_own_frames(report)
-    return {"message": message[:_LONGEST], "detail": "".join(report.format())[-_LONGEST:], "hint": "", "exit_code": 1}
+    return {
+        "message": message[:_LONGEST_MESSAGE],
+        "detail": "".join(report.format())[-_LONGEST:],
+        "hint": "",
+        "exit_code": 1,
+    }
 
 
 def text_of(error: BaseException) -> str:
@@ -47,12 +59,17 @@ def text_of(error: BaseException) -> str:
         return f"{name} (and its message raises)"
 
 
-def signal_name(number: int) -> str:
+def _signal_name(number: int) -> str:
     """``SIGSEGV``, or ``signal 35`` for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # one of the real-time signals
         return f"signal {number}"
+
+
+def ending(code: int) -> str:
+    """How a process with this exit code ended, as what follows its name."""
+    return f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
 
 
 def _notes(error: BaseException) -> list[str]:

@@ -32,6 +32,7 @@ def account(environment: EnvironmentState, gone: EnvironmentGone, settings: Roll
         "doing": environment.work,
         "message": gone.message,
         "detail": gone.detail,
+        "hint": gone.hint,
         "restart": environment.restarts < settings.most_restarts,
     }
 

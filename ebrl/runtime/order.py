@@ -12,8 +12,10 @@ from typing import IO, Any
 
 import attrs
 
+from ebrl.errors import SimulatorNotFound
 from ebrl.interpreters import packages
 from ebrl.runtime import wire
+from ebrl.runtime.family import MARK
 
 THREAD_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -38,12 +40,17 @@ class EnvironmentOrder:
     """The hint where a package is missing."""
     threads: int = 1
     log_folder: str | None = None
+    family: str = ""
+    """Its mark, where the processes belong to one (see `ebrl.runtime.family`)."""
 
 
 def start(
     module: str, order: EnvironmentOrder, descriptors: Sequence[int], log: IO[bytes], *, stdin: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Start ``module.main(order, *descriptors, pid of this process)`` in the interpreter of `order`."""
+    """Start ``module.main(order, *descriptors, pid of this process)`` in the interpreter of `order`.
+
+    SimulatorNotFound where there is no such interpreter.
+    """
     environment = {name: value for name, value in os.environ.items() if order.python is None or not _own(name)}
     # The order may be larger than a pipe: writing it must not wait for the process to come up.
     with tempfile.TemporaryFile() as paper:
@@ -51,16 +58,22 @@ def start(
         paper.flush()
         paper.seek(0)
         numbers = (paper.fileno(), *descriptors, os.getpid())
-        return subprocess.Popen(
-            [order.python or sys.executable, packages.BOOTSTRAP, module, *map(str, numbers)],
-            stdin=stdin,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            pass_fds=(paper.fileno(), *descriptors),
-            env=environment | dict.fromkeys(THREAD_POOLS, str(order.threads)),
-            bufsize=0,
-            start_new_session=True,  # the terminal's Ctrl-C is for the driver; what it starts dies with it
-        )
+        try:
+            return subprocess.Popen(
+                [order.python or sys.executable, packages.BOOTSTRAP, module, *map(str, numbers)],
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=(paper.fileno(), *descriptors),
+                env=environment | dict.fromkeys(THREAD_POOLS, str(order.threads)) | {MARK: order.family},
+                bufsize=0,
+                start_new_session=True,  # the terminal's Ctrl-C is for the driver; what it starts dies with it
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            raise SimulatorNotFound(
+                f"the interpreter of {order.name} is gone: {error.filename}",
+                hint=order.remedy or "was its environment removed? see `ebrl env list`",
+            ) from None
 
 
 def _own(variable: str) -> bool:

@@ -15,7 +15,8 @@ from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Array, Episode, Trajectory
 from ebrl.resources.affinity import bind
 from ebrl.resources.resident import resident_mib
-from ebrl.runtime.environment import Reply, image
+from ebrl.runtime.contract import difference
+from ebrl.runtime.environment import EnvironmentGone, Reply, image
 from ebrl.runtime.environment_pool import EnvironmentPool
 from ebrl.runtime.environment_state import EnvironmentState
 from ebrl.runtime.filming import Filming
@@ -148,6 +149,8 @@ class Rollout:
         if environment.work == "start":
             self._started(index, environment)
             return
+        if not environment.began_s:
+            raise EnvironmentGone("environment process answered without being asked")
         if self.camera is not None and reply.text and not environment.restart:
             self.camera.frame(environment.number, environment.episode, image(reply))
         if environment.work == "reset":
@@ -163,6 +166,9 @@ class Rollout:
             described = layout(spec, rows=self.settings.num_envs, chunk=self.settings.chunk)
             self.slots = Slots.create(self._memory, described)
             self._actor = self._make_actor(self)
+        assert self.spec is not None
+        if other := difference(self.spec, spec):
+            raise EnvironmentGone(other, hint="all environments of a rollout must declare the same")
         environment.process.attach(self.slots.layout)
         environment.position = self.slots["position"][index : index + 1]
         if self.settings.num_steps is not None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ebrl.backends.conformance.subject import bounds
@@ -18,6 +19,7 @@ from ebrl.interpreters.choose import Interpreter
 from ebrl.interpreters.remedies import remedy
 from ebrl.runtime.birth import execute
 from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, image
+from ebrl.runtime.family import Family
 from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout_settings import Deadlines
 from ebrl.runtime.slots import OBSERVATION, Slots, anonymous_memory, layout
@@ -47,15 +49,18 @@ def order_of(
 def attempt(order: EnvironmentOrder, say: Say) -> None:
     """Tell what one environment needs and shows; SimulatorError or SimulatorNotFound with the way out."""
     memory = anonymous_memory()
-    process = EnvironmentProcess(0, order, memory)
     try:
-        _Trial(process, memory, say).run()
+        with Family() as family:
+            process = EnvironmentProcess(0, attrs.evolve(order, family=family.mark), memory)
+            try:
+                _Trial(process, memory, say).run()
+            finally:
+                process.kill()
     except EnvironmentGone as gone:
         kind = SimulatorNotFound if gone.exit_code == SimulatorNotFound.exit_code else SimulatorError
         hint = gone.hint or remedy(f"{gone.message}\n{gone.detail}")
         raise kind(gone.message, where=order.name, detail=gone.detail, hint=hint) from None
     finally:
-        process.kill()
         os.close(memory)
 
 

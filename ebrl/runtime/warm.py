@@ -17,10 +17,12 @@ from functools import partial
 import psutil
 
 from ebrl.runtime import wire
+from ebrl.runtime.failure import ending
 from ebrl.runtime.order import EnvironmentOrder, start
 from ebrl.runtime.process_log import ProcessLog
 
 _FORK_S = 10.0  # a fork takes milliseconds; who does not answer at all is given up
+_REAP_S = 0.5  # a child that has ended is cleared away within milliseconds
 
 
 class WarmProcess:
@@ -31,8 +33,9 @@ class WarmProcess:
 
     def __init__(self, order: EnvironmentOrder) -> None:
         self.state = "warming"
-        self._ended: dict[int, int] = {}
-        self._forked: list[int] = []
+        self._unresponsive = False
+        self._alive: dict[int, ForkedProcess] = {}
+        self._forked: list[ForkedProcess] = []
         self._log = ProcessLog(order.log_folder, "warm")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
@@ -71,9 +74,10 @@ class WarmProcess:
             if kind == wire.WARMED:
                 self.state = "ready"
             elif kind == wire.FORKED:
-                self._forked.append(pid)
+                self._alive[pid] = process = ForkedProcess(self, pid)
+                self._forked.append(process)
             else:
-                self._ended[pid] = code
+                self._alive.pop(pid).code = code
 
     def fork(self, memory: int, reply: int, commands: int, log: int) -> ForkedProcess | None:
         """A new environment process that uses these descriptors; None where there is none to be had any more."""
@@ -89,22 +93,30 @@ class WarmProcess:
             self.receive()
             if self.state == "gone":
                 return None
-            if not self._forked and not self._wait(end_s - time.monotonic()):
+            if not self._forked and not self.wait(end_s - time.monotonic()):
                 self._kill()  # what it still forks must not come to life beside its successor
-                self.state = "gone"
+                self.state, self._unresponsive = "gone", True
                 return None
-        return ForkedProcess(self, self._forked.pop())
+        return self._forked.pop()
 
-    def code(self, pid: int) -> int | None:
-        """The exit code of a process that was forked here, negative for a signal; None while it lives."""
-        self.receive()
-        if pid not in self._ended and self.state == "gone" and not _lives(pid):
-            return -signal.SIGKILL  # what it forked ends with it
-        return self._ended.get(pid)
+    def ending(self) -> str:
+        """How it ended by itself, as what follows its name."""
+        if self._unresponsive:
+            return f"did not fork within {_FORK_S:g} s and was ended"
+        try:
+            return ending(self._process.wait(1.0))
+        except subprocess.TimeoutExpired:
+            return "broke off"
 
-    def wait(self, timeout_s: float) -> None:
-        """Until the process says something, at most `timeout_s`."""
-        self._wait(timeout_s)
+    def last_words(self) -> str:
+        return self._log.last_words()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the process says something within `timeout_s`."""
+        if self._socket.fileno() < 0:
+            time.sleep(min(timeout_s, 0.01))
+            return False
+        return bool(select.select([self._socket], [], [], max(0.0, timeout_s))[0])
 
     def dump_stack(self) -> str:
         """Where it hangs, and what it may have forked to try: one after the other, as both write into one file."""
@@ -131,12 +143,6 @@ class WarmProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _wait(self, timeout_s: float) -> bool:
-        if self._socket.fileno() < 0:
-            time.sleep(min(timeout_s, 0.01))
-            return False
-        return bool(select.select([self._socket], [], [], max(0.0, timeout_s))[0])
-
 
 class ForkedProcess:
     """One environment process, a child of the warm one: as much of `subprocess.Popen` as is needed."""
@@ -144,20 +150,30 @@ class ForkedProcess:
     def __init__(self, warm: WarmProcess, pid: int) -> None:
         self._warm = warm
         self.pid = pid
+        self.code: int | None = None
+        """The exit code, negative for a signal. Once it is known, the system may give `pid` to another process."""
+        self.orphaned = False
+        """It ended with its warm process."""
 
     def poll(self) -> int | None:
-        return self._warm.code(self.pid)
+        if self.code is None:
+            self._warm.receive()
+        if self.code is None and self._warm.state == "gone" and not _lives(self.pid):
+            self.code, self.orphaned = -signal.SIGKILL, True
+        return self.code
 
-    def wait(self, timeout: float | None = None) -> int:
-        end_s = time.monotonic() + (3600.0 if timeout is None else timeout)
-        while (code := self.poll()) is None:
-            if (left_s := end_s - time.monotonic()) <= 0:
-                raise subprocess.TimeoutExpired("environment", timeout or 0.0)
+    def wait(self, timeout: float) -> int:
+        """The exit code; -SIGKILL where a warm process that hangs does not tell it. TimeoutExpired while it lives."""
+        end_s = time.monotonic() + timeout
+        while self.poll() is None:
             if self._warm.state == "gone":
                 time.sleep(0.005)  # until the system has cleared it away
-            else:
-                self._warm.wait(left_s)
-        return code
+            elif not self._warm.wait(_REAP_S) and not _lives(self.pid):
+                self.code = -signal.SIGKILL
+            elif time.monotonic() > end_s:
+                raise subprocess.TimeoutExpired("environment", timeout)
+        assert self.code is not None
+        return self.code
 
 
 def _ask(pid: int) -> None:

@@ -29,21 +29,22 @@ import numpy as np
 
 from ebrl.runtime import wire
 from ebrl.runtime.birth import Birth
-from ebrl.runtime.child import die_with_parent, live, seclude
+from ebrl.runtime.child import die_first, die_with_parent, live, seclude
 
 
 def main(order: dict[str, Any], channel: int, parent: int) -> None:
     """Warm up, say so, and fork until the worker closes `channel`."""
     die_with_parent(parent)
+    die_first()
     os.set_inheritable(channel, False)
     seclude(os.dup(2))
-    birth = Birth(order)
+    birth, here = Birth(order), os.getpid()
     try:
         safe = _warm_up(birth)
     except BaseException:  # environments that are spawned will say the same, each where it belongs
         traceback.print_exc()
         safe = False
-    if safe:
+    if safe and os.getpid() == here:  # else the simulator forked, and this is its child that came back
         with contextlib.suppress(ConnectionError):  # the worker is gone
             _Warm(birth, socket.socket(fileno=channel)).serve()
     os._exit(0)

@@ -108,8 +108,8 @@ defect(
 )
 defect(
     "spec",
-    "spec.action has shape [2]; expected a tuple of positive ints",
-    spec=spec(action=Space([2])),  # type: ignore[arg-type]
+    "spec.action has shape (0,); expected a tuple of positive ints",
+    spec=spec(action=Space((0,))),
 )
 defect("spec", "spec.action.low does not fit shape (2,)", spec=spec(action=Space((2,), low=np.zeros(3))))
 defect("spec", "spec.action has a low above its high", spec=spec(action=Space((2,), low=1, high=0)))

@@ -111,3 +111,15 @@ class LateNoStep(Late):
 
     def spoil(self, step: Step) -> None:
         return None
+
+
+class LateHuge(Late):
+    """More than float32 holds."""
+
+    def spoil(self, step: Step) -> Step:
+        return step._replace(reward=1e39)
+
+
+class LateFlag(Late):
+    def spoil(self, step: Step) -> Step:
+        return step._replace(terminated="no")  # type: ignore[arg-type]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from bad_envs.counting import Counting
+from bad_envs.declaring import ticket
 from ebrl.errors import SimulatorNotFound
 
 
@@ -51,3 +54,13 @@ class WithoutSpec:
     """No `spec`."""
 
     def __init__(self, target: str) -> None: ...
+
+
+class FirstOnly(Counting):
+    """Of all processes the first cannot be made; the others take longer to find out that they can."""
+
+    def __init__(self, target: str, *, notes: str, first: int = 1) -> None:
+        super().__init__(target)
+        if ticket(notes) < first:
+            raise RuntimeError("the licence server is busy")
+        time.sleep(1.0)

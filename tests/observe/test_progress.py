@@ -35,8 +35,11 @@ def feed(display: Any, *events: tuple[str, dict[str, Any]]) -> None:
 STARTED = ("started", {"plan": PLAN, "dashboard_link": "http://h:1/status", "run_dir": "runs/x", "workers": {}})
 LOST = (
     "environment_lost",
-    {"stage": "simulate", "environment": 3, "episode": 12, "step": 7, "message": "killed by SIGKILL\ntraceback"},
-)
+    {
+        "stage": "simulate", "environment": 3, "episode": 12, "step": 7, "seed": 9,
+        "message": "killed by SIGKILL\ntraceback", "hint": "see dmesg",
+    },
+)  # fmt: skip
 
 
 def test_plain_lines() -> None:
@@ -57,8 +60,7 @@ def test_plain_lines() -> None:
         "iteration 12  env steps 6,144  steps/s 312.4  success 62 %  return 12.10  staleness 0.50/1  queue 3  "
         "idle: simulate 3 %, train_ppo 55 %",
         "evaluate at iteration 12: success 100 %, length 8.25",
-        "warning: simulate lost environment 3 in episode 12 at step 7: killed by SIGKILL",
-        "traceback",
+        "warning: simulate lost environment 3 in episode 12 at step 7 (seed 9): killed by SIGKILL; see dmesg",
         "waiting for train-3",
         "stopping: Ctrl-C",
     ]

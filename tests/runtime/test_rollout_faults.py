@@ -83,6 +83,7 @@ def test_a_fault_in_step_7(simulator: str, message: str, detail: str) -> None:
             "seed": seeds(1)[0],
             "doing": "step",
             "message": message,
+            "hint": "",
             "restart": True,
         }
         assert len(healthy) == 10 and not healthy.truncated
@@ -122,6 +123,24 @@ def test_a_simulator_that_cannot_be_made_ends_the_run_at_once(simulator: str, me
     assert detail in caught.value.detail
     assert "Exception ignored" not in caught.value.detail
     assert not play.lost
+
+
+@pytest.mark.parametrize("num_envs", [2, 4])
+def test_as_long_as_half_may_start_one_that_cannot_is_only_lost(tmp_path: Path, num_envs: int) -> None:
+    """Although its failure is the first that is heard."""
+    with Play(order("unborn.FirstOnly", notes=str(tmp_path), first=num_envs // 2), num_envs=num_envs) as play:
+        assert len(play.batch()) == num_envs
+        assert len(play.lost) == num_envs // 2
+        assert all(lost["message"] == "RuntimeError: the licence server is busy" for lost in play.lost)
+        assert all((lost["doing"], lost["restart"]) == ("start", True) for lost in play.lost)
+        play.until(lambda: all(state.process.spec for state in play.rollout._environments))
+
+
+def test_where_more_than_half_cannot_start_the_run_ends(tmp_path: Path) -> None:
+    simulator = order("unborn.FirstOnly", notes=str(tmp_path), first=3)
+    with Play(simulator, num_envs=4) as play, pytest.raises(SimulatorError) as caught:
+        play.batch()
+    assert caught.value.message == "bad:FirstOnly: RuntimeError: the licence server is busy"
 
 
 def test_a_simulator_that_does_not_exist_is_the_users_error() -> None:

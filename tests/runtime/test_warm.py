@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from ebrl.errors import SimulatorError
 from ebrl.runtime import environment_pool
+from ebrl.runtime import warm as warm_process
 from ebrl.runtime.rollout import Deadlines
 
 from .playing import Play, order, same
@@ -105,9 +109,65 @@ def test_without_its_warm_process_a_rollout_goes_on(notes: Path) -> None:
         (warm,) = parents(play)
         os.kill(warm, signal.SIGKILL)
         play.until(lambda: len(play.lost) == 2)
-        assert {lost["message"] for lost in play.lost} == {"environment process was killed by SIGKILL"}
+        assert {lost["message"] for lost in play.lost} == {
+            "the warm process that it was forked from was killed by SIGKILL"
+        }
         assert parents(play) == {os.getpid()}
         assert len(play.batch()) == 2
+
+
+def test_a_warm_process_that_hangs_is_given_up(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_process, "_FORK_S", 1.0)
+    with Play(order("forking.Inherited", notes=str(notes)), num_envs=3) as play:
+        (warm,) = parents(play)
+        os.kill(warm, signal.SIGSTOP)
+        os.kill(play.rollout.pids()[0], signal.SIGKILL)
+        play.until(lambda: len(play.lost) == 3)
+        assert [lost["message"] for lost in play.lost] == [
+            "environment process was killed by SIGKILL",
+            *["the warm process that it was forked from did not fork within 1 s and was ended"] * 2,
+        ]
+        assert parents(play) == {os.getpid()}
+        assert len(play.batch()) == 3
+
+
+def test_a_rollout_whose_warm_process_hangs_can_be_closed(notes: Path) -> None:
+    with Play(order("forking.Inherited", notes=str(notes)), num_envs=3) as play:
+        (warm,) = parents(play)
+        os.kill(warm, signal.SIGSTOP)
+        pids = play.rollout.pids()
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < 8.0
+    left = [process for pid in [warm, *pids] if (process := _process(pid)) is not None]
+    assert all(process.status() == psutil.STATUS_ZOMBIE for process in left)  # nobody cleared them away
+
+
+def test_a_successor_may_get_the_pid_of_its_predecessor(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last_pid = Path("/proc/sys/kernel/ns_last_pid")
+    if not os.access(last_pid, os.W_OK):
+        pytest.skip("only root chooses pids")
+    with Play(order("forking.Inherited", notes=str(notes)), num_envs=2) as play:
+        parents(play)
+        victim = play.rollout.pids()[0]
+        fork = warm_process.WarmProcess.fork
+
+        def with_the_same_pid(*arguments: Any) -> Any:
+            last_pid.write_text(str(victim - 1))
+            return fork(*arguments)
+
+        monkeypatch.setattr(warm_process.WarmProcess, "fork", with_the_same_pid)
+        os.kill(victim, signal.SIGKILL)
+        play.until(lambda: play.lost)
+        if play.rollout.pids()[0] != victim:
+            pytest.skip("somebody else got the pid")
+        assert len(play.batch()) == 2
+        play.rollout._pool.check(time.monotonic())
+        assert len(play.lost) == 1 and play.rollout.pids()[0] == victim
+
+
+def test_a_simulator_that_forks_while_it_is_warmed_up_is_not_warmed_up_twice() -> None:
+    with Play(order("offspring.ReturningAtImport"), num_envs=3) as play:
+        assert len(play.batch()) == 3 and not play.lost
 
 
 def test_a_simulator_that_hangs_while_it_is_built_for_all_shows_its_stack() -> None:
@@ -129,6 +189,7 @@ def test_the_warm_process_ends_with_the_thread_that_started_it(notes: Path) -> N
     thread = threading.Thread(target=start)
     thread.start()
     thread.join()
+    gc.collect()  # the guardian of the family waits for this process to end, or to let go of it
     assert len(found) == 3
     processes = [process for pid in found if (process := _process(pid)) is not None]
     _, alive = psutil.wait_procs(processes, timeout=10)
