@@ -61,6 +61,8 @@ class Account:
             **_means("idle/{stage}", "idle", rollouts),
             **_means("idle/{stage}", "idle", served),
             **_means("{stage}/batch_size", "batch_size", served),
+            **_means("{stage}/wait_ms", "wait_ms", served),
+            **_means("{stage}/compute_ms", "compute_ms", served),
             f"idle/{trainer}": max(0.0, 1.0 - training["train_s"] / max(wall_s, 1e-9)),
             "queue_depth": sum(news["queue_depth"] for news in rollouts),
             "staleness_mean": training["staleness_mean"],

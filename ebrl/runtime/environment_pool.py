@@ -103,7 +103,7 @@ class EnvironmentPool:
         number, now = self._settings.numbers[row], time.monotonic()
         process = EnvironmentProcess(row, self._order, self._memory, number, warm=self._warm)
         self._loop.watch(process.descriptor, partial(self._readable, row))
-        return EnvironmentState(process, number, self._settings.chunk, episode, list(replay), restarts, began_s=now)
+        return EnvironmentState(process, number, episode, list(replay), restarts, began_s=now)
 
     def _warmed(self) -> None:
         """The warm process said something, or has ended: what has waited for it begins."""

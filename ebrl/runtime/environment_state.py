@@ -13,6 +13,8 @@ from ebrl.runtime.trajectories import TrajectoryRecorder
 from ebrl.schedule.dispatcher import Urgency
 from ebrl.schedule.windows import Window
 
+_BEGUN = 0.5  # chunks
+
 
 @attrs.define
 class EnvironmentState:
@@ -20,8 +22,6 @@ class EnvironmentState:
 
     process: EnvironmentProcess
     number: int
-    chunk: int = 1
-    """Actions of one chunk."""
     episode: int = 0
     replay: list[Array] = attrs.field(factory=list)
     """Action chunks that bring it to where a checkpoint left it."""
@@ -59,9 +59,11 @@ class EnvironmentState:
 
     @property
     def urgency(self) -> Urgency:
-        """Older batches first; within a batch whoever has the most steps left, so that all end together and meanwhile
-        take turns."""
-        return (math.inf, 0.0) if self.window is None else (self.window.batch, self.executed - self.left * self.chunk)
+        """Older batches first; within a batch whoever has the most left, so that all end together; a chunk that was
+        begun before others, while the caches know its environment."""
+        if self.window is None:
+            return math.inf, 0.0
+        return self.window.batch, -self.left - (_BEGUN if self.executed else 0.0)
 
     def begin_episode(self) -> None:
         self.work, self.began_s = "reset", 0.0

@@ -30,6 +30,8 @@ class _Counts:
     cpu_s: float = attrs.field(factory=time.process_time)
     """CPU time of the process at that moment."""
     compute_s: float = 0.0
+    waited_s: float = 0.0
+    """All requests together, from their arrival to the beginning of their batch."""
     batches: int = 0
     requests: int = 0
 
@@ -43,6 +45,7 @@ class GenerationEngine:
         self._loop = Loop()
         self._batcher: Batcher[tuple[int, int]] = Batcher(batch_size=assignment.stage.batch_size)
         self._sources: dict[int, tuple[Connection, Slots]] = {}
+        self._arrived_s: dict[tuple[int, int], float] = {}
         self._version = -1
         self._closing = False
         self._failure: BaseException | None = None
@@ -78,6 +81,8 @@ class GenerationEngine:
         wall_s = max(self._counts.since_s - counts.since_s, 1e-9)
         return {
             "batch_size": counts.requests / max(counts.batches, 1),
+            "wait_ms": 1e3 * counts.waited_s / max(counts.requests, 1),
+            "compute_ms": 1e3 * counts.compute_s / max(counts.batches, 1),
             "idle": max(0.0, 1.0 - counts.compute_s / wall_s),
             "cpu_s": self._counts.cpu_s - counts.cpu_s,
         }
@@ -117,8 +122,10 @@ class GenerationEngine:
         try:
             for message in connection.receive():
                 rows = message.rows
+                requests = [(number, row) for row in rows]
+                self._arrived_s.update(dict.fromkeys(requests, time.perf_counter()))
                 self._batcher.arrived(
-                    [(number, row) for row in rows],
+                    requests,
                     min_versions=[int(slots["min_version"][row]) for row in rows],
                     version=self._version,
                     hungry=message.hungry,
@@ -154,6 +161,7 @@ class GenerationEngine:
                 self._forget(number)
         with self._guard:
             self._counts.compute_s += time.perf_counter() - began_s
+            self._counts.waited_s += sum(began_s - self._arrived_s[request] for request in batch)
             self._counts.batches += 1
             self._counts.requests += len(batch)
 

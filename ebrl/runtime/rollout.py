@@ -36,6 +36,7 @@ from ebrl.schedule.windows import Windows
 __all__ = ["Actor", "Deadlines", "Rollout", "RolloutSettings"]
 
 _TICK_S = 0.5  # how often deadlines are looked at
+_TOLERANCE_STEPS = 8  # that environments may drift apart for the sake of staying on their cores
 
 
 class Rollout:
@@ -56,7 +57,7 @@ class Rollout:
         """Recorded since it began."""
         self.spec: SimulatorSpec | None = None
         self.slots: Slots | None = None
-        self.dispatcher = StepDispatcher(cores=settings.cores)
+        self.dispatcher = StepDispatcher(cores=settings.cores, tolerance=_TOLERANCE_STEPS / settings.chunk)
         windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
         self._recording = Recording(windows, settings.num_steps, on_batch)
         self._requests = Requests(

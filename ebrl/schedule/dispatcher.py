@@ -9,37 +9,46 @@ from collections import deque
 import attrs
 
 Urgency = tuple[float, float]
-"""Which batch the work is for, and minus the steps that the environment still owes it."""
+"""Which batch the work is for, and minus the chunks that the environment still owes it."""
 
-_Heap = list[tuple[Urgency, float, int, int]]  # urgency, minus latency, ticket, environment
+_Heap = list[tuple[Urgency, float, int, int]]  # urgency, minus grade of latency, ticket, environment
 
+_LEAST_S = 1e-9
+_WELL_OUTSIDE = 0.7
+"""Grades; half a one is where the next begins."""
+_TYPICAL = 0.05
+"""Weight of the newest latency of all environments in what is typical: the mean of their logarithms."""
 _MOST_STALE = 1024  # entries without an environment that are tolerated
 
 
 @attrs.define(kw_only=True)
 class StepDispatcher:
-    """One running environment per core. Of the ready environments the most urgent goes first, and of equally
-    urgent ones that with the largest expected latency.
+    """One running environment per core. Of the ready environments the most urgent goes first, of equally urgent ones
+    that with the largest expected latency, and of those that take about as long whoever has waited longest.
 
-    Starting the longest work first keeps stragglers from ending last (EBRL, greedy core rebinding).
+    Starting the longest work first keeps stragglers from ending last (EBRL, greedy core rebinding). Latencies are
+    compared by grades, each twice the one before and counted from what is typical, and an environment leaves its grade
+    only when it is well outside: if chance decided among equals, some of their chunks would take twice as long.
     Urgency keeps data fresh: work on the batch that trains next goes before work on later ones, so that
     those wait for the newest weights while no core is idle. An environment that was passed over
     `patience` times goes next whatever its urgency and latency, so nobody starves. Latencies are moving
     averages, kept per kind of work since a reset may cost fifty steps.
 
     An environment keeps its core, whose caches know it, while that costs no balance: a free core takes the
-    most urgent environment of another one only when its own are all behind that by more than `tolerance`
-    steps, or work for a later batch. It never stays free while any environment is ready.
+    most urgent environment of another one only when its own all owe less than that by more than `tolerance`
+    chunks, or work for a later batch. It never stays free while any environment is ready.
     """
 
     cores: tuple[int, ...]
     smoothing: float = 0.2
     """Weight of the newest latency in the moving average."""
     patience: int = 4096
-    tolerance: float = 8.0
-    """Steps that an environment on its own core may owe less than the most urgent one and still go first."""
+    tolerance: float = 1.0
+    """Chunks that an environment on its own core may owe less than the most urgent one and still go first."""
     latency_s: dict[tuple[int, str], float] = attrs.field(factory=dict, init=False)
     """H[e]: expected seconds per environment and kind of work."""
+    _grade: dict[tuple[int, str], int] = attrs.field(factory=dict, init=False)
+    _typical: dict[str, float] = attrs.field(factory=dict, init=False)  # logarithm to base 2
     _free: dict[int, None] = attrs.field(init=False)  # in the order in which they came free
     _home: dict[int, int] = attrs.field(factory=dict, init=False)  # environment -> the core it ran on last
     _running: dict[int, tuple[int, str]] = attrs.field(factory=dict, init=False)
@@ -62,8 +71,8 @@ class StepDispatcher:
             raise ValueError(f"environment {environment} already has work in flight")
         self._tickets += 1
         self._ready[environment] = (self._tickets, work)
-        expected_s = self.latency_s.get((environment, work), math.inf)
-        entry = (urgency, -expected_s, self._tickets, environment)
+        grade = self._grade.get((environment, work), math.inf)
+        entry = (urgency, -grade, self._tickets, environment)
         heapq.heappush(self._by_urgency, entry)
         if (home := self._home.get(environment)) is not None:
             heapq.heappush(self._at_home[home], entry)
@@ -76,8 +85,10 @@ class StepDispatcher:
         core, work = self._running.pop(environment)
         self._free[core] = None
         latency_s = elapsed_s / max(steps, 1)
-        before = self.latency_s.get((environment, work), latency_s)
-        self.latency_s[environment, work] = before + self.smoothing * (latency_s - before)
+        key = environment, work
+        before = self.latency_s.get(key, latency_s)
+        self.latency_s[key] = expected_s = before + self.smoothing * (latency_s - before)
+        self._judge(key, math.log2(max(expected_s, _LEAST_S)))
 
     def remove(self, environment: int) -> None:
         """`environment` is gone, whatever it was doing; a successor of its number is new to all cores."""
@@ -107,6 +118,12 @@ class StepDispatcher:
     @property
     def running(self) -> int:
         return len(self._running)
+
+    def _judge(self, key: tuple[int, str], octave: float) -> None:
+        typical = self._typical.get(key[1], octave)
+        self._typical[key[1]] = typical + _TYPICAL * (octave - typical)
+        if abs(octave - typical - self._grade.setdefault(key, 0)) > _WELL_OUTSIDE:
+            self._grade[key] = round(octave - typical)
 
     def _next(self) -> tuple[int, int]:
         while not self._current(*self._by_arrival[0][1:]):

@@ -38,9 +38,13 @@ class Outcome:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Per iteration everything that does not measure time."""
-        timed = ("wall_s", "env_steps_per_s", "time_s", "queue_depth", "generate/batch_size")
+        timed = ("wall_s", "env_steps_per_s", "time_s", "queue_depth")
         return [
-            {name: value for name, value in row.items() if name not in timed and not name.startswith("idle/")}
+            {
+                name: value
+                for name, value in row.items()
+                if name not in timed and not name.startswith(("idle/", "generate/"))
+            }
             for row in map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())
         ]
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,6 +31,8 @@ class Dispatching(RuleBasedStateMachine):
         self.urgency: dict[int, tuple[float, float]] = {}
         self.work: dict[int, str] = {}
         self.latency: dict[tuple[int, str], float] = {}
+        self.grade: dict[tuple[int, str], int] = {}
+        self.typical: dict[str, float] = {}
         self.waiting: dict[int, int] = {}  # environment -> how often others were dispatched before it
 
     @rule(environment=st.sampled_from(ENVIRONMENTS), work=works, urgency=urgencies)
@@ -48,7 +53,11 @@ class Dispatching(RuleBasedStateMachine):
         self.dispatcher.finished(environment, elapsed_s)
         key = environment, self.work[environment]
         before = self.latency.get(key, elapsed_s)
-        self.latency[key] = before + 0.2 * (elapsed_s - before)
+        self.latency[key] = latency_s = before + 0.2 * (elapsed_s - before)
+        typical = self.typical.get(key[1], math.log2(latency_s))
+        self.typical[key[1]] = typical + 0.05 * (math.log2(latency_s) - typical)
+        if abs(math.log2(latency_s) - typical - self.grade.setdefault(key, 0)) > 0.7:
+            self.grade[key] = round(math.log2(latency_s) - typical)
 
     @rule(environment=st.sampled_from(ENVIRONMENTS))
     def remove(self, environment: int) -> None:
@@ -75,7 +84,8 @@ class Dispatching(RuleBasedStateMachine):
         assert not self.waiting or len(self.running) == len(self.cores)
 
     def was_due(self, environment: int, core: int) -> None:
-        """The most urgent, and of those the slowest; or, on its own core, one that is nearly as urgent."""
+        """The most urgent, of those the slowest, and of those the first; or, on its own core, one that is nearly as
+        urgent."""
         due = min(self.waiting, key=self.order)
         if self.order(environment) != self.order(due):
             assert self.home[environment] == core and due in self.home
@@ -85,11 +95,9 @@ class Dispatching(RuleBasedStateMachine):
             (batch, owed), (first, most) = self.urgency[environment], self.urgency[due]
             assert batch == first and owed - most <= TOLERANCE
 
-    def order(self, environment: int) -> tuple[tuple[float, float], float]:
-        return self.urgency[environment], -self.expected(environment)
-
-    def expected(self, environment: int) -> float:
-        return self.latency.get((environment, self.work[environment]), float("inf"))
+    def order(self, environment: int) -> tuple[tuple[float, float], float, int]:
+        slow = self.grade.get((environment, self.work[environment]), math.inf)
+        return self.urgency[environment], -slow, list(self.waiting).index(environment)
 
     @invariant()
     def counts(self) -> None:
@@ -108,10 +116,24 @@ def test_the_largest_latency_goes_first() -> None:
     for environment in range(3):
         dispatcher.ready(environment)
     dispatcher.dispatch()
-    for environment, elapsed_s in enumerate((0.1, 0.3, 0.2)):
+    for environment, elapsed_s in enumerate((0.1, 0.2, 0.5)):
         dispatcher.finished(environment, elapsed_s)
         dispatcher.ready(environment)
-    assert [environment for environment, _ in dispatcher.dispatch()] == [1, 2, 0]
+    assert [environment for environment, _ in dispatcher.dispatch()] == [2, 1, 0]
+
+
+def test_chance_does_not_decide_among_equals() -> None:
+    """Whatever they last took, those that cost about as much take turns."""
+    dispatcher, random = StepDispatcher(cores=(0,)), np.random.default_rng(0)
+    for environment in range(4):
+        dispatcher.ready(environment)
+    order = []
+    for _ in range(400):
+        ((environment, _),) = dispatcher.dispatch()
+        order.append(environment)
+        dispatcher.finished(environment, random.uniform(0.08, 0.12))
+        dispatcher.ready(environment)
+    assert order == [0, 1, 2, 3] * 100
 
 
 def test_a_reset_says_nothing_about_steps() -> None:
@@ -166,15 +188,14 @@ def test_a_quick_environment_does_not_starve() -> None:
     dispatcher = StepDispatcher(cores=(0,), patience=10)
     elapsed_s = {0: 0.001, 1: 1.0, 2: 1.0}
     for environment in elapsed_s:
-        dispatcher.latency_s[environment, "step"] = elapsed_s[environment]
         dispatcher.ready(environment)
     order = []
-    for _ in range(110):
+    for _ in range(112):
         ((environment, _),) = dispatcher.dispatch()
         order.append(environment)
         dispatcher.finished(environment, elapsed_s[environment])
         dispatcher.ready(environment)
-    assert [place for place, environment in enumerate(order) if environment == 0] == [*range(10, 110, 11)]
+    assert [place for place, environment in enumerate(order) if environment == 0] == [0, *range(11, 112, 11)]
 
 
 def test_what_is_stale_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
