@@ -27,6 +27,8 @@ class Space:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _sizes(self.shape))
         object.__setattr__(self, "dtype", _name(self.dtype))
+        if self.dtype == "str" and self.shape:
+            raise ValueError(f"a Space of text has the shape {self.shape}; expected ()")
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
@@ -43,7 +45,7 @@ def _name(dtype: Any) -> str:
     if dtype in ("str", str):
         return "str"
     with contextlib.suppress(TypeError):
-        if (found := np.dtype(dtype)).kind in "biuf":
+        if dtype is not None and (found := np.dtype(dtype)).kind in "biuf":
             return str(found.name)
     raise ValueError(f"a Space has the dtype {dtype!r}; expected a kind of float, int, bool, or str")
 

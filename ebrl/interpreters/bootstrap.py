@@ -46,7 +46,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 PACKAGES, ADAPTER = "EBRL_PACKAGES", "EBRL_ADAPTER"
-"""Environment variables: where they lie, for spawned processes."""
+"""Environment variables: where the packages and the adapter of the order lie, as JSON, for spawned processes."""
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ class Interpreter:
     remedy: str = ""
     """What to do when the simulator cannot be imported there."""
     notice: str = ""
-    """What the user should know, although it works."""
+    """What the user should know of the environment that is used, or not used."""
 
 
 def interpreter_of(backend: str) -> Interpreter:

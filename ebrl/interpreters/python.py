@@ -31,8 +31,13 @@ def find_python(wanted: Sequence[str]) -> str:
 
 
 def starts(python: str) -> bool:
-    """Whether this interpreter runs at all."""
-    return bool(_version(python))
+    """Whether this interpreter runs at all; one that only takes long does."""
+    try:
+        return subprocess.run([python, "-I", "-c", ""], capture_output=True, timeout=30).returncode == 0
+    except subprocess.TimeoutExpired:
+        return True
+    except OSError:
+        return False
 
 
 def uv() -> str | None:

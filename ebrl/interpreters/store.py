@@ -127,7 +127,8 @@ class IsolatedEnvironment:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 lock.seek(0)
-                on_wait(f"process {lock.read().strip() or 'unknown'} works on {self.name}: waiting for it")
+                holder = f"process {lock.read().strip() or 'unknown'}, or what it started"
+                on_wait(f"{holder}, works on {self.name}: waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             lock.truncate(0)
             lock.write(str(os.getpid()))

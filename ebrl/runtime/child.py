@@ -57,13 +57,16 @@ def seclude(log: int) -> None:
     os.close(null)
     os.dup2(log, 2)
     os.dup2(log, 1)
-    printed = _Printed(log, "ab", closefd=False)
-    # Nothing is kept back: what was printed before a crash must not be lost.
-    sys.stdout = sys.stderr = io.TextIOWrapper(printed, "utf-8", "replace", write_through=True)
+    sys.stdout, sys.stderr = _printing(1), _printing(2)
     builtins.input = _refuse_input
     faulthandler.enable(log)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
+
+
+def _printing(descriptor: int) -> io.TextIOWrapper:
+    """Nothing is kept back: what was printed before a crash must not be lost."""
+    return io.TextIOWrapper(_Printed(descriptor, "ab", closefd=False), "utf-8", "replace", write_through=True)
 
 
 class _Printed(io.FileIO):

@@ -38,11 +38,12 @@ def outcomes(order: EnvironmentOrder, *, limit_s: float = 300.0) -> Iterator[Out
             process = start("ebrl.backends.conformance.remote", marked, (writing,), log.file, stdin=subprocess.DEVNULL)
         finally:
             os.close(writing)
+        head = leader(process.pid)
         with process:
             try:
                 yield from _heard(process, reply, log, limit_s)
             finally:
-                end(of([leader(process.pid)]))
+                end(of([head]))
 
 
 def _heard(process: subprocess.Popen[bytes], reply: IO[bytes], log: ProcessLog, limit_s: float) -> Iterator[Outcome]:

@@ -42,6 +42,8 @@ def checked_step(step: Any) -> Step:
         fits = math.isfinite(step.reward) and -_LARGEST <= step.reward <= _LARGEST
     except TypeError:
         raise ContractError(f"the reward is {kind(step.reward)}; expected a number") from None
+    except OverflowError:
+        raise ContractError("the reward is an int beyond float32") from None
     if not fits:
         beyond = ", beyond float32" if math.isfinite(step.reward) else ""
         raise ContractError(f"the reward is {step.reward}{beyond}")
@@ -99,7 +101,7 @@ def _check(key: str, space: Space, value: Any, call: str) -> None:
         error = ContractError(f"observation '{key}' from {call}() is {value[index]} at index {index}")
         error.__notes__ = [np.array2string(value, threshold=100)]  # `add_note` came with Python 3.11
         raise error
-    if dtype.char == "d" and value.size and max(value.max(), -value.min()) > _LARGEST:
+    if dtype.kind == "f" and dtype.itemsize > 4 and value.size and max(value.max(), -value.min()) > _LARGEST:
         raise ContractError(f"observation '{key}' from {call}() holds {np.abs(value).max()}, beyond float32")
 
 

@@ -25,6 +25,7 @@ from ebrl.runtime.account import Account
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.calls import Calls, Outputs
 from ebrl.runtime.checkpoint import Checkpoint
+from ebrl.runtime.contract import difference
 from ebrl.runtime.death import DEATHS, Death
 from ebrl.runtime.flight import Flight
 from ebrl.runtime.judges import Judges
@@ -149,7 +150,10 @@ class Driver:
     def _open(self) -> None:
         """Start simulators, learn their spec, build the policy and begin to serve."""
         self._calls.warm()
-        spec, *_ = [self._wait(probe) for probe in self._calls.probe(self.version)]
+        spec, *others = [self._wait(probe) for probe in self._calls.probe(self.version)]
+        for other in others:
+            if found := difference(spec, other):
+                raise StageError(f"the replicas of the simulation do not declare the same: {found}")
         self._calls.know(spec)
         saved = None if self._restored is None else Weights.of(self.version, self._restored.weights)
         first = self._calls.first_weights(saved)

@@ -185,7 +185,7 @@ class EnvironmentProcess:
         if isinstance(self._life, ForkedProcess) and self._life.orphaned:
             assert self._warm is not None
             how = f"the warm process that it was forked from {self._warm.ending()}"
-            return EnvironmentGone(how, self._warm.last_words())
+            return EnvironmentGone(how, self._warm.last_words(), self._warm.hint)
         hint = KILLED if code == -signal.SIGKILL else ""
         return EnvironmentGone(f"environment process {ending(code)}", self._log.last_words(), hint)
 
@@ -206,7 +206,8 @@ class EnvironmentProcess:
             self._write(wire.COMMAND.pack(wire.CLOSE, 0))
 
     def kill(self) -> None:
-        """End the process now, with all that it started. Safe to call twice."""
+        """End the process now, with its session and descendants; what escaped from both ends with its family. Safe to
+        call twice."""
         if self.descriptor < 0:
             return
         family.end(family.of([self.leader]))
@@ -225,7 +226,7 @@ class EnvironmentProcess:
         self._close_theirs()
         os.close(self.descriptor)
         os.close(self._commands)
-        self.descriptor = -1
+        self.descriptor, self.leader = -1, None
         self._log.close()
 
     def _close_theirs(self) -> None:

@@ -147,7 +147,8 @@ class EnvironmentPool:
         """Starting is possible: those that failed before may try again."""
         if not self._any_started:
             self._any_started = True
-            for row, lost, gone in self._unborn:
+            unborn, self._unborn = self._unborn, []
+            for row, lost, gone in unborn:
                 self._replace(row, lost, gone)
 
     def _replace(self, row: int, lost: dict[str, Any], gone: EnvironmentGone) -> None:

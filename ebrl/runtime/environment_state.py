@@ -13,7 +13,7 @@ from ebrl.runtime.trajectories import TrajectoryRecorder
 from ebrl.schedule.dispatcher import Urgency
 from ebrl.schedule.windows import Window
 
-_BEGUN = 0.5  # chunks
+_BEGUN = 0.5  # how many chunks more one that was begun counts as owing
 
 
 @attrs.define

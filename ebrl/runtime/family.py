@@ -11,7 +11,9 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 import uuid
+import warnings
 from collections.abc import Iterable
 
 import psutil
@@ -19,17 +21,18 @@ import psutil
 MARK = "EBRL_FAMILY"
 """Environment variable."""
 
-_MOMENT_S = 1.0  # for resource trackers
+_MOMENT_S = 1.0  # for resource trackers, and for the kernel
+_ROUNDS = 10
 
 
 class Family:
     """Processes started with `MARK` set to `mark` end, with all that they started, when this is closed, or its process
-    dies. A context manager."""
+    dies. What drops its environment variables is not known any more. A context manager."""
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
         self._guardian = subprocess.Popen(
-            [sys.executable, "-I", __file__, self.mark],
+            [sys.executable, "-P", __file__, self.mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -40,7 +43,8 @@ class Family:
         """End all that is left. Safe to call twice."""
         assert self._guardian.stdin is not None
         self._guardian.stdin.close()
-        self._guardian.wait()
+        if self._guardian.wait():
+            warnings.warn("what simulators started may live on: their guardian failed", RuntimeWarning, stacklevel=2)
 
     def __enter__(self) -> Family:
         return self
@@ -59,7 +63,10 @@ def leader(pid: int) -> psutil.Process | None:
 
 def of(leaders: Iterable[psutil.Process | None]) -> list[psutil.Process]:
     """These processes, their descendants, and the members of the sessions that they lead or led."""
-    everybody = {process.pid: process for process in psutil.process_iter()}
+    everybody = {}
+    for pid in psutil.pids():  # not `process_iter`, which remembers processes whose pid has another by now
+        with contextlib.suppress(psutil.Error):
+            everybody[pid] = psutil.Process(pid)
     # Once a session is empty, the system may give the pid of its leader to a stranger.
     own = {one.pid for one in leaders if one is not None and everybody.get(one.pid, one) == one}
     parents: dict[int, int] = {}
@@ -77,25 +84,47 @@ def of(leaders: Iterable[psutil.Process | None]) -> list[psutil.Process]:
 def end(processes: Iterable[psutil.Process]) -> None:
     """Kill them. Resource trackers of multiprocessing end by themselves once their users are gone, and remove what
     these left in shared memory: they get a moment."""
-    trackers = []
+    trackers, killed = [], []
     for process in processes:
         with contextlib.suppress(psutil.Error):
             if "multiprocessing.resource_tracker" in " ".join(process.cmdline()):
                 trackers.append(process)
             else:
                 process.kill()
-    for process in psutil.wait_procs(trackers, timeout=_MOMENT_S)[1]:
+                killed.append(process)
+    for process in _left(trackers):
         with contextlib.suppress(psutil.Error):
             process.kill()
+    _left(killed)
 
 
-def _marked(mark: str) -> Iterable[psutil.Process]:
+def _left(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run after a moment. Nobody is cleared away here: that is for who started them."""
+    end_s = time.monotonic() + _MOMENT_S
+    while (processes := [process for process in processes if _runs(process)]) and time.monotonic() < end_s:
+        time.sleep(0.002)
+    return processes
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
-                yield process
+            if process.environ().get(MARK) == mark and _runs(process):
+                found.append(process)
+    return found
 
 
 if __name__ == "__main__":
     sys.stdin.buffer.read()
-    end(_marked(sys.argv[1]))
+    for _ in range(_ROUNDS):  # what is ended may be started again meanwhile
+        if not (found := _marked(sys.argv[1])):
+            break
+        end(found)

@@ -16,12 +16,13 @@ from functools import partial
 
 import psutil
 
-from ebrl.runtime import wire
-from ebrl.runtime.failure import ending
+from ebrl.runtime import family, wire
+from ebrl.runtime.failure import KILLED, ending
 from ebrl.runtime.order import EnvironmentOrder, start
 from ebrl.runtime.process_log import ProcessLog
 
 _FORK_S = 10.0  # a fork takes milliseconds; who does not answer at all is given up
+_LOOK_S = 0.005
 _REAP_S = 0.5  # a child that has ended is cleared away within milliseconds
 
 
@@ -33,7 +34,8 @@ class WarmProcess:
 
     def __init__(self, order: EnvironmentOrder) -> None:
         self.state = "warming"
-        self._unresponsive = False
+        self._unresponsive = self._silent = False
+        self._ending = ""
         self._alive: dict[int, ForkedProcess] = {}
         self._forked: list[ForkedProcess] = []
         self._log = ProcessLog(order.log_folder, "warm")
@@ -49,6 +51,7 @@ class WarmProcess:
             raise
         finally:
             theirs.close()
+        self._leader = family.leader(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -70,6 +73,7 @@ class WarmProcess:
             if not said:
                 self.state = "gone"
                 return
+            self._silent = False
             kind, pid, code = wire.WARM.unpack(said)
             if kind == wire.WARMED:
                 self.state = "ready"
@@ -103,18 +107,31 @@ class WarmProcess:
         """How it ended by itself, as what follows its name."""
         if self._unresponsive:
             return f"did not fork within {_FORK_S:g} s and was ended"
-        try:
-            return ending(self._process.wait(1.0))
-        except subprocess.TimeoutExpired:
-            return "broke off"
+        if not self._ending:
+            try:
+                self._ending = ending(self._process.wait(1.0))
+            except subprocess.TimeoutExpired:
+                self._ending = "broke off"
+        return self._ending
+
+    @property
+    def hint(self) -> str:
+        """What may have ended it."""
+        return KILLED if not self._unresponsive and self._process.poll() == -signal.SIGKILL else ""
+
+    def reaps(self) -> bool:
+        """Whether it clears its children away; one that once did not, while it had said nothing, hangs."""
+        if not self._silent:
+            self._silent = not self.wait(_REAP_S)
+        return not self._silent
 
     def last_words(self) -> str:
         return self._log.last_words()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the process says something within `timeout_s`."""
-        if self._socket.fileno() < 0:
-            time.sleep(min(timeout_s, 0.01))
+        if self.state == "gone":
+            time.sleep(min(timeout_s, _LOOK_S))
             return False
         return bool(select.select([self._socket], [], [], max(0.0, timeout_s))[0])
 
@@ -140,8 +157,7 @@ class WarmProcess:
         self._log.close()
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        family.end(family.of([self._leader]))
 
 
 class ForkedProcess:
@@ -150,6 +166,7 @@ class ForkedProcess:
     def __init__(self, warm: WarmProcess, pid: int) -> None:
         self._warm = warm
         self.pid = pid
+        self._process = family.leader(pid)
         self.code: int | None = None
         """The exit code, negative for a signal. Once it is known, the system may give `pid` to another process."""
         self.orphaned = False
@@ -158,7 +175,7 @@ class ForkedProcess:
     def poll(self) -> int | None:
         if self.code is None:
             self._warm.receive()
-        if self.code is None and self._warm.state == "gone" and not _lives(self.pid):
+        if self.code is None and self._warm.state == "gone" and not self._lives():
             self.code, self.orphaned = -signal.SIGKILL, True
         return self.code
 
@@ -166,23 +183,22 @@ class ForkedProcess:
         """The exit code; -SIGKILL where a warm process that hangs does not tell it. TimeoutExpired while it lives."""
         end_s = time.monotonic() + timeout
         while self.poll() is None:
-            if self._warm.state == "gone":
-                time.sleep(0.005)  # until the system has cleared it away
-            elif not self._warm.wait(_REAP_S) and not _lives(self.pid):
-                self.code = -signal.SIGKILL
-            elif time.monotonic() > end_s:
+            if time.monotonic() > end_s:
                 raise subprocess.TimeoutExpired("environment", timeout)
+            if self._lives():
+                self._warm.wait(_LOOK_S)
+            elif self._warm.state != "gone" and not self._warm.reaps():
+                self.code = -signal.SIGKILL
         assert self.code is not None
         return self.code
+
+    def _lives(self) -> bool:
+        try:
+            return self._process is not None and self._process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
 
 
 def _ask(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGUSR1)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

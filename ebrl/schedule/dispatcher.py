@@ -17,7 +17,7 @@ _LEAST_S = 1e-9
 _WELL_OUTSIDE = 0.7
 """Grades; half a one is where the next begins."""
 _TYPICAL = 0.05
-"""Weight of the newest latency of all environments in what is typical: the mean of their logarithms."""
+"""Weight of an environment's expected latency in what is typical, each time that it finishes: a mean of logarithms."""
 _MOST_STALE = 1024  # entries without an environment that are tolerated
 
 

@@ -48,7 +48,7 @@ class Sharing(Counting):
         self.memory = shared_memory.SharedMemory(create=True, size=1000)
         self.semaphore = multiprocessing.get_context("spawn").Semaphore()
         with Path(notes).open("a") as file:
-            file.write(f"{self.memory.name}\n{self.semaphore._semlock.name[1:]}\n")  # type: ignore[attr-defined]
+            file.write(f"{self.memory.name}\nsem.{self.semaphore._semlock.name[1:]}\n")  # type: ignore[attr-defined]
 
 
 class Spawned(Counting):

@@ -105,33 +105,39 @@ def test_a_second_process_says_that_it_waits(backend: Callable[..., Path]) -> No
     with IsolatedEnvironment("mine").locked(lambda text: None):
         process = subprocess.Popen([sys.executable, "-c", _CREATE], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        assert process.stdout.readline() == f"process {os.getpid()} works on mine: waiting for it\n"
+        assert (
+            process.stdout.readline() == f"process {os.getpid()}, or what it started, works on mine: waiting for it\n"
+        )
     assert "virtual environment" in process.communicate()[0]
     assert process.returncode == 0
     assert IsolatedEnvironment("mine").marker() is not None
 
 
 def test_what_a_killed_create_has_started_still_holds_the_environment(
-    backend: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    backend: Callable[..., Path], tmp_path: Path
 ) -> None:
-    environment = IsolatedEnvironment("mine")
+    environment, release = IsolatedEnvironment("mine"), tmp_path / "release"
     child = (
         "import subprocess, sys\n"
         "from ebrl.interpreters import build\nfrom ebrl.interpreters.store import IsolatedEnvironment\n"
         "with IsolatedEnvironment('mine').locked(print) as lock, open(sys.argv[1], 'w') as log:\n"
         "    say = lambda text, passing: print(text, flush=True)\n"
-        "    build._do(['sh', '-c', 'echo installing; sleep 2'], log, lock, say)"
+        "    wait = 'echo installing; while [ ! -e \"$0\" ]; do sleep 0.02; done'\n"
+        "    build._do(['sh', '-c', wait, sys.argv[2]], log, lock, say)"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", child, str(home().parent / "log")], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", child, str(tmp_path / "log"), str(release)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None and process.stdout.readline() == "installing\n"
     process.kill()
     heard: list[str] = []
-    began_s = time.monotonic()
-    with environment.locked(heard.append):
-        assert time.monotonic() - began_s > 0.5
-    assert heard == [f"process {process.pid} works on mine: waiting for it"]
+
+    def waits(text: str) -> None:
+        heard.append(text)
+        release.touch()
+
+    with environment.locked(waits):
+        assert heard == [f"process {process.pid}, or what it started, works on mine: waiting for it"]
     process.communicate()
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from .playing import TESTS, Play, order
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts sessions by setsid, and looks into /proc")
+
 NUM_ENVS = [1, 2]  # spawned, forked
 
 
@@ -75,13 +77,13 @@ def test_programs_end_when_who_started_them_is_killed(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="looks into Linux's shared memory")
 @pytest.mark.parametrize("num_envs", NUM_ENVS)
 @pytest.mark.parametrize("how", ["orderly", "killed"])
 def test_shared_memory_is_given_back(tmp_path: Path, num_envs: int, how: str) -> None:
     notes = tmp_path / "names"
     with Play(order("offspring.Sharing", notes=str(notes)), num_envs=num_envs) as play:
         play.at_rest()
+        assert all((Path("/dev/shm") / name).exists() for name in lines(notes))
         if how == "killed":
             os.kill(play.rollout.pids()[0], signal.SIGKILL)
             play.until(lambda: play.lost)
@@ -96,7 +98,6 @@ def test_a_simulator_may_spawn_processes_by_multiprocessing(num_envs: int) -> No
         assert len(play.batch()) == num_envs and not play.lost
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux's killer of processes")
 def test_where_memory_ends_simulators_end_first() -> None:
     own = int(Path("/proc/self/oom_score_adj").read_text())
     with Play(order("counting.Counting"), num_envs=2) as play:

@@ -138,8 +138,8 @@ def test_a_rollout_whose_warm_process_hangs_can_be_closed(notes: Path) -> None:
         pids = play.rollout.pids()
         began_s = time.monotonic()
     assert time.monotonic() - began_s < 8.0
-    left = [process for pid in [warm, *pids] if (process := _process(pid)) is not None]
-    assert all(process.status() == psutil.STATUS_ZOMBIE for process in left)  # nobody cleared them away
+    _, left = psutil.wait_procs([process for pid in [warm, *pids] if (process := _process(pid))], timeout=0.5)
+    assert not any(process.status() != psutil.STATUS_ZOMBIE for process in left)  # whom nobody cleared away
 
 
 def test_a_successor_may_get_the_pid_of_its_predecessor(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +167,10 @@ def test_a_successor_may_get_the_pid_of_its_predecessor(notes: Path, monkeypatch
 
 def test_a_simulator_that_forks_while_it_is_warmed_up_is_not_warmed_up_twice() -> None:
     with Play(order("offspring.ReturningAtImport"), num_envs=3) as play:
+        (warm,) = parents(play)
+        children = psutil.Process(warm).children()
+        alive = [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
+        assert sorted(alive) == sorted(play.rollout.pids())
         assert len(play.batch()) == 3 and not play.lost
 
 
