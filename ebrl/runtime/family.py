@@ -101,12 +101,13 @@ def end(processes: Iterable[psutil.Process]) -> None:
 def _left(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that still run after a moment. Nobody is cleared away here: that is for who started them."""
     end_s = time.monotonic() + _MOMENT_S
-    while (processes := [process for process in processes if _runs(process)]) and time.monotonic() < end_s:
+    while (processes := [process for process in processes if runs(process)]) and time.monotonic() < end_s:
         time.sleep(0.002)
     return processes
 
 
-def _runs(process: psutil.Process) -> bool:
+def runs(process: psutil.Process) -> bool:
+    """Whether it has not ended; one that nobody has cleared away yet has."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -117,7 +118,7 @@ def _marked(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark and _runs(process):
+            if process.environ().get(MARK) == mark and runs(process):
                 found.append(process)
     return found
 

@@ -193,10 +193,7 @@ class ForkedProcess:
         return self.code
 
     def _lives(self) -> bool:
-        try:
-            return self._process is not None and self._process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+        return self._process is not None and family.runs(self._process)
 
 
 def _ask(pid: int) -> None:
