@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ebrl.backends.conformance.subject import SEED, SHORT, Subject, Violation, actions, play
 from ebrl.backends.protocols import SimulatorSpec, Space
-from ebrl.runtime.contract import check_observation, kind
+from ebrl.runtime.contract import check_declared, check_observation, kind
 
 _OBSERVED = ("float32", "uint8", "str", "int64", "int32", "bool")
 _ACTED = ("float32", "int64")
@@ -22,11 +21,8 @@ def spec(subject: Subject) -> None:
     found = getattr(subject.simulator, "spec", None)
     if not isinstance(found, SimulatorSpec):
         raise Violation(f"spec is {kind(found)}; expected ebrl.SimulatorSpec")
-    if not isinstance(found.observation, Mapping) or not found.observation:
-        raise Violation("spec.observation declares nothing; expected at least one key with its Space")
+    check_declared(found)
     for key, space in found.observation.items():
-        if not isinstance(key, str):
-            raise Violation(f"spec.observation has the key {key!r}; expected text")
         _space(f"spec.observation[{key!r}]", space, _OBSERVED)
     _space("spec.action", found.action, _ACTED)
     steps, hertz = found.max_episode_steps, found.control_hz

@@ -21,6 +21,15 @@ _RETURN = "return ebrl.Step(observation, reward, terminated, truncated, success)
 
 def check_spec(spec: SimulatorSpec) -> None:
     """Raise ContractError where no policy could work with `spec`."""
+    check_declared(spec)
+    if not isinstance(spec.action, Space):
+        raise ContractError(f"spec.action is {kind(spec.action)}; expected ebrl.Space")
+    if spec.action.dtype == "str" or 0 in spec.action.shape:
+        raise ContractError(f"spec.action is {_form(spec.action)}; expected at least one number")
+
+
+def check_declared(spec: SimulatorSpec) -> None:
+    """Raise ContractError unless `spec` declares observations by name."""
     if not isinstance(spec.observation, Mapping) or not spec.observation:
         raise ContractError("spec.observation declares nothing; expected at least one key with its Space")
     for key, space in spec.observation.items():
@@ -28,10 +37,6 @@ def check_spec(spec: SimulatorSpec) -> None:
             raise ContractError(f"spec.observation has the key {key!r}; expected text")
         if not isinstance(space, Space):
             raise ContractError(f"spec.observation['{key}'] is {kind(space)}; expected ebrl.Space")
-    if not isinstance(spec.action, Space):
-        raise ContractError(f"spec.action is {kind(spec.action)}; expected ebrl.Space")
-    if spec.action.dtype == "str" or 0 in spec.action.shape:
-        raise ContractError(f"spec.action is {_form(spec.action)}; expected at least one number")
 
 
 def checked_step(step: Any) -> Step:
