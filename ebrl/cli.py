@@ -154,7 +154,7 @@ def plan(target: Target, settings: Settings = None, schedule: Schedule = None) -
     from rich.console import Console
 
     from ebrl.observe.plan_table import plan_table
-    from ebrl.planner.allocate import first_plan
+    from ebrl.planner.first_plan import first_plan
     from ebrl.resources.pool import ResourcePool
 
     chosen = first_plan(_graph(target, settings), ResourcePool.discover(), schedule or SCHEDULES[0])

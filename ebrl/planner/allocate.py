@@ -1,187 +1,228 @@
-"""The first plan of a run: static and simple, from the graph and the machine alone."""
+"""The allocator: shares, batch size and threads that make the slowest stage fastest.
+
+Devices of one model are interchangeable, so what is searched is how many of them follow which pattern (training
+beside generation, training alone ...), for every batch size and every share of training, with all counts at once as
+arrays. That is exact on the grid of `Problem`, but for simulators that use devices too on many of them: there
+`counts` keeps to mixes of two patterns per model, and the answer says so.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
 
-from ebrl.errors import PlanError, UsageError, did_you_mean
-from ebrl.graph.compile import compile_graph, stream_cycles
-from ebrl.graph.model import Graph, Node, SimulatorRef
-from ebrl.graph.plan import SCHEDULES, Plan, Quota, StagePlan
-from ebrl.resources.pool import ResourcePool
+import attrs
+import numpy as np
 
-DEFAULT_STALENESS = 1
-_FEW_CORES = 4
+from ebrl.planner.costs import CPU, CostTable
+from ebrl.planner.patterns import Counts, Pattern, counts, patterns, shares
+from ebrl.planner.predict import Prediction, core_sets, host_work, predict, simulation_work, usable_cores
+from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Device, Problem
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def first_plan(graph: Graph, pool: ResourcePool, schedule: str = "ebrl") -> Plan:
-    """Simulation gets every core, or as many as it asks for; generation, training and other stages share these
-    cores, one thread each.
+@attrs.define(frozen=True, kw_only=True)
+class Answer:
+    """The best allocation found."""
 
-    With more than four cores training gets a quarter of them as threads; with fewer one, so that every
-    schedule computes the same bits. PlanError where a stage asks for more than the pool has.
+    allocation: Allocation
+    prediction: Prediction
+    exact: bool = True
+    """Whether nothing on the grid is better; else the search was cut short."""
+
+
+@attrs.define(frozen=True)
+class _Choice:
+    """The part of an allocation that is the same everywhere."""
+
+    batch: int
+    training_percent: int
+    """0 where training runs on the CPU."""
+    generation_on_devices: bool
+    generation_threads: int
+    training_threads: int
+
+
+def allocate(problem: Problem, *, generation_replicas: int = 1) -> Answer:
+    """The best allocation on the grid; of equally good ones that with the smallest batch and the fewest threads.
+
+    generation_replicas: how many there are where generation runs on the CPU.
     """
-    if schedule not in SCHEDULES:
-        raise UsageError(f"there is no schedule {schedule!r}", hint=did_you_mean(schedule, SCHEDULES))
-    check_resources(graph, pool)
-    order = compile_graph(graph)
-    gpus = _gpus(graph, pool)
-    return Plan(
-        workflow=graph.name,
-        schedule=schedule,
-        max_staleness=0 if schedule == "sync" else _max_staleness(graph),
-        step_barrier=schedule == "sync",
-        stages=tuple(_stage_plan(graph, graph.nodes[name], pool, gpus[name], schedule) for name in order.stages),
-        loops=order.loops,
-        notes=tuple(_notes(graph, pool)),
-    )
+    search = _Search(problem, generation_replicas)
+    rate, best = 0.0, Allocation(generation_replicas=generation_replicas)
+    for choice in search.choices():
+        # A difference in the last bits is none: the first, smallest choice stands.
+        floor = rate * (1 + 1e-9)
+        if search.bound(choice) > floor and (found := search.best(choice))[0] > floor:
+            rate, best = found
+    return Answer(allocation=best, prediction=predict(problem, best), exact=search.exact)
 
 
-def check_resources(graph: Graph, pool: ResourcePool) -> None:
-    """Raise PlanError, saying what exists, where a stage asks for resources that the pool does not have."""
-    for node in graph.nodes.values():
-        asked = node.stage.resources
-        cpus = float(len(pool.cores))
-        if asked.gpus is not None and asked.gpus > len(pool.gpus):
-            _refuse(node, f"gpus={asked.gpus:g}", _gpus_text(pool))
-        if asked.cpus is not None and asked.cpus > cpus:
-            quota = "" if pool.cpu_quota is None else f" under a cgroup quota of {pool.cpu_quota:g}"
-            _refuse(node, f"cpus={asked.cpus:g}", f"{len(pool.cores)} core(s){quota}")
-        if asked.memory_mib is not None and pool.memory_mib is not None and asked.memory_mib > pool.memory_mib:
-            _refuse(node, f"memory_mib={asked.memory_mib}", f"{pool.memory_mib} MiB of memory")
-    total = sum((node.stage.resources.memory_mib or 0) * _replicas(node) for node in graph.nodes.values())
-    if pool.memory_mib is not None and total > pool.memory_mib:
-        raise PlanError(
-            f"the stages ask for {total} MiB of memory together, this machine has {pool.memory_mib} MiB",
-            where=graph.name,
-            place=graph.place,
-            hint="lower memory_mib or replicas",
+class _Search:
+    def __init__(self, problem: Problem, generation_replicas: int) -> None:
+        self._problem = problem
+        self._replicas = generation_replicas
+        groups: dict[tuple[str, float, bool], list[Device]] = {}
+        for device in problem.devices:
+            groups.setdefault((device.model, device.memory_mib, device.rt_cores), []).append(device)
+        self._groups = list(groups.values())
+        self.exact = True
+
+    def choices(self) -> Iterator[_Choice]:
+        problem = self._problem
+        models = {device.model for device in problem.devices}
+        percents = [0] * (problem.training.on(CPU) is not None)
+        if models & set(problem.training.devices()):
+            percents += range(problem.step_percent, 101, problem.step_percent)
+        places = [False] * (problem.generation.on(CPU) is not None)
+        places += [True] * bool(models & set(problem.generation.devices()))
+        for batch, percent, on_devices in product(problem.grid("batch"), percents, places):
+            own = (1,) if on_devices else problem.grid("generation_threads")
+            threads = (1,) if percent else problem.grid("training_threads")
+            yield from (_Choice(batch, percent, on_devices, one, other) for one, other in product(own, threads))
+
+    def bound(self, choice: _Choice) -> float:
+        """A rate that `choice` cannot exceed, whatever the devices do."""
+        problem = self._problem
+        if choice.generation_on_devices:
+            tables = [problem.generation.on(device.model) for device in problem.devices]
+            generation = sum(table.rate(100, choice.batch) for table in tables if table is not None)
+        else:
+            generation = self._cpu_generation(choice)
+        return min(generation, self._cpu_training(choice) if not choice.training_percent else math.inf)
+
+    def best(self, choice: _Choice) -> tuple[float, Allocation]:
+        """The best counts of patterns for `choice`, and their rate."""
+        options = [
+            patterns(
+                self._problem,
+                group[0],
+                training=choice.training_percent,
+                generation=choice.generation_on_devices,
+                batch=choice.batch,
+            )
+            for group in self._groups
+        ]
+        ways = [counts(len(kinds), len(group)) for kinds, group in zip(options, self._groups, strict=True)]
+        self.exact = self.exact and all(complete for _, complete in ways)
+        size = math.prod(len(rows) for rows, _ in ways)
+        index = np.indices([len(rows) for rows, _ in ways]).reshape(len(ways), size)
+        chosen = [rows[picked] for (rows, _), picked in zip(ways, index, strict=True)]
+        rates = self._rates(choice, options, chosen, size)
+        position = int(np.argmax(rates >= rates.max() * (1 - 1e-12)))
+        return float(rates[position]), self._allocation(choice, options, [rows[position] for rows in chosen])
+
+    def _rates(
+        self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int
+    ) -> Floats:
+        """The rate of every row, as `predict` would give it."""
+        problem = self._problem
+        limits, host = self._generation(choice, options, chosen, size)
+        training, training_work = self._training(choice, options, chosen, size)
+        if problem.simulation.devices():
+            rendering = np.zeros(size)
+            for _, table, pattern, numbers in self._used(SIMULATION, options, chosen):
+                rendering += numbers * table.rate(pattern.simulation, 1)
+            limits = np.minimum(limits, rendering)
+        work = {GENERATION: host}
+        if problem.barriers:
+            alone = np.minimum(limits, self._core_limit(work))
+            with np.errstate(divide="ignore"):
+                rate: Floats = 1.0 / (1.0 / alone + 1.0 / training + problem.others_core_s)
+            return rate
+        work |= {TRAINING: training_work, OTHERS: np.full(size, problem.others_core_s)}
+        return np.minimum(np.minimum(limits, training), self._core_limit(work))
+
+    def _core_limit(self, work: Mapping[str, Floats]) -> Floats:
+        """What the cores allow for `work` beside the simulation."""
+        problem = self._problem
+        usable = usable_cores(problem, Allocation())
+        cores = min(len(usable[SIMULATION]), problem.environments)
+        simulating = simulation_work(problem.simulation.on(CPU), cores)
+        loads: dict[str, Any] = {SIMULATION: simulating, **work}
+        limits = [
+            number / np.maximum(sum(loads[load] for load in chosen), 1e-300)
+            for chosen, number in core_sets({load: usable[load] for load in loads})
+        ]
+        limit: Floats = np.minimum.reduce(np.broadcast_arrays(*limits))
+        return limit
+
+    def _generation(
+        self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int
+    ) -> tuple[Floats, Floats]:
+        """(limit of generation and of the environments that wait for it, its CPU time per chunk-step)."""
+        problem, batch = self._problem, choice.batch
+        total, replicas, host = np.zeros(size), np.zeros(size), np.zeros(size)
+        if choice.generation_on_devices:
+            for _, table, pattern, numbers in self._used(GENERATION, options, chosen):
+                total += numbers * table.rate(pattern.generation, batch)
+                replicas += numbers
+                host = np.where(numbers > 0, np.maximum(host, host_work(table, 100, batch)), host)
+        else:
+            total += self._cpu_generation(choice)
+            replicas += self._replicas
+            host += host_work(problem.generation.on(CPU), choice.generation_threads, batch)
+        chunk_s = simulation_work(problem.simulation.on(CPU), 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            waiting_s = np.where(total > 0, replicas * batch / total, np.inf)
+        return np.minimum(total, problem.environments / np.maximum(chunk_s + waiting_s, 1e-12)), host
+
+    def _training(
+        self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int
+    ) -> tuple[Floats, Floats]:
+        """(rate of the training, its CPU time per chunk-step)."""
+        problem = self._problem
+        if not choice.training_percent:
+            work = host_work(problem.training.on(CPU), choice.training_threads, problem.iteration)
+            return np.full(size, self._cpu_training(choice)), np.full(size, work)
+        used = list(self._used(TRAINING, options, chosen))
+        trainers = sum((numbers for *_, numbers in used), start=np.zeros(size, np.int64))
+        rate, host = np.zeros(size), np.zeros(size)
+        for count in np.unique(trainers[trainers > 0]):
+            part, these = math.ceil(problem.iteration / count), trainers == count
+            slowest_s, work = np.zeros(size), np.zeros(size)
+            for _, table, pattern, numbers in used:
+                takes_part = numbers > 0
+                slowest_s = np.maximum(slowest_s, takes_part * table.seconds(pattern.training, part))
+                work = np.maximum(work, takes_part * host_work(table, 100, part))
+            rate[these], host[these] = problem.iteration / slowest_s[these], work[these]
+        return rate, host
+
+    def _used(
+        self, load: str, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts]
+    ) -> Iterator[tuple[Device, CostTable, Pattern, Counts]]:
+        """Every pattern with a part for `load`, with how many devices follow it in every row."""
+        costs = {SIMULATION: self._problem.simulation, GENERATION: self._problem.generation}
+        for group, kinds, rows in zip(self._groups, options, chosen, strict=True):
+            table = costs.get(load, self._problem.training).on(group[0].model)
+            for column, pattern in enumerate(kinds):
+                if table is not None and getattr(pattern, load):
+                    yield group[0], table, pattern, rows[:, column]
+
+    def _cpu_generation(self, choice: _Choice) -> float:
+        table = self._problem.generation.on(CPU)
+        return 0.0 if table is None else self._replicas * table.rate(choice.generation_threads, choice.batch)
+
+    def _cpu_training(self, choice: _Choice) -> float:
+        table = self._problem.training.on(CPU)
+        return 0.0 if table is None else table.rate(choice.training_threads, self._problem.iteration)
+
+    def _allocation(
+        self, choice: _Choice, options: Sequence[Sequence[Pattern]], numbers: Sequence[Counts]
+    ) -> Allocation:
+        given: dict[str, dict[str, int]] = {SIMULATION: {}, GENERATION: {}, TRAINING: {}}
+        for group, kinds, row in zip(self._groups, options, numbers, strict=True):
+            for uuid, pattern in shares(kinds, row.tolist(), group):
+                for load, use in given.items():
+                    if percent := getattr(pattern, load):
+                        use[uuid] = percent
+        return Allocation(
+            **given,
+            generation_replicas=self._replicas,
+            batch=choice.batch,
+            generation_threads=choice.generation_threads,
+            training_threads=choice.training_threads,
         )
-
-
-def _refuse(node: Node, asked: str, exists: str) -> None:
-    raise PlanError(
-        f"asks for {asked}, this machine has {exists}",
-        where=node.name,
-        place=node.stage.place,
-        hint=f"lower {asked.partition('=')[0]} in its decorator, or run on a machine that has it",
-    )
-
-
-def _gpus_text(pool: ResourcePool) -> str:
-    if not pool.gpus:
-        return "no GPU"
-    return f"{len(pool.gpus)} GPU(s): {', '.join(gpu.name or gpu.uuid for gpu in pool.gpus)}"
-
-
-def _gpus(graph: Graph, pool: ResourcePool) -> dict[str, tuple[str, ...]]:
-    """Device UUIDs by stage, handed out in turn: stages share a device only where there are too few."""
-    shares: dict[str, tuple[str, ...]] = {}
-    start = 0
-    for name, node in graph.nodes.items():
-        count = math.ceil(node.stage.resources.gpus or 0)
-        shares[name] = tuple(pool.gpus[(start + number) % len(pool.gpus)].uuid for number in range(count))
-        start += count
-    return shares
-
-
-def _stage_plan(graph: Graph, node: Node, pool: ResourcePool, gpus: tuple[str, ...], schedule: str) -> StagePlan:
-    return StagePlan(
-        name=node.name,
-        kind=node.stage.kind,
-        replicas=_replicas(node),
-        quota=_quota(node, pool, gpus),
-        batch_size=_batch_size(graph, node, schedule),
-    )
-
-
-def stage_cores(node: Node, pool: ResourcePool) -> tuple[int, ...]:
-    """The cores of one machine that a stage may use: all, or as many as its ``cpus`` ask for."""
-    asked = node.stage.resources.cpus
-    return pool.cores if asked is None else pool.cores[: math.ceil(asked)]
-
-
-def may_bind(node: Node, pool: ResourcePool) -> bool:
-    """Whether the environments of `node` are bound to the cores that they are granted on the machine of `pool`.
-
-    Only where the stage has the machine to itself: bound to a few of many cores, two runs would meet on
-    the same ones while others are free.
-    """
-    has_simulator = node.reference(SimulatorRef) is not None
-    return has_simulator and pool.pinning and pool.cpu_quota is None and stage_cores(node, pool) == pool.cores
-
-
-def _quota(node: Node, pool: ResourcePool, gpus: tuple[str, ...]) -> Quota:
-    asked = node.stage.resources
-    cores = stage_cores(node, pool)
-    threads = 1
-    if node.stage.kind != "simulation" and asked.cpus is not None:
-        threads = max(1, int(asked.cpus))
-    elif node.stage.kind == "training" and len(cores) > _FEW_CORES:
-        threads = len(cores) // 4
-    return Quota(
-        cores=cores,
-        bound=may_bind(node, pool),
-        threads=threads,
-        gpus=gpus,
-        memory_mib=asked.memory_mib,
-    )
-
-
-def _batch_size(graph: Graph, node: Node, schedule: str) -> int:
-    if node.stage.kind == "generation":
-        environments = _environments(graph, node, "observations")
-        # On a GPU a batch takes as long as a chunk: half of the environments step while the others are served.
-        # A policy on the CPU is quicker than a step, and the batcher never lets a core wait for a fuller batch.
-        alternate = schedule != "sync" and bool(node.stage.resources.gpus)
-        return node.options["batch_size"] or (math.ceil(environments / 2) if alternate else environments)
-    if node.stage.kind == "training":
-        return node.options["batch"] or _environments(graph, node, "trajectories")
-    return 1
-
-
-def _environments(graph: Graph, node: Node, output: str) -> int:
-    """Environments of the simulations whose `output` reaches the batched inputs of the stage, also through others."""
-    resident = {name for members in stream_cycles(graph) for name in members}
-    ports = {port.name for port in node.stage.inputs if port.batched}
-    feeding: set[str] = set()
-    seen: set[str] = set()
-    ahead = [edge for edge in graph.inputs(node.name) if edge.input in ports and not edge.latest]
-    while ahead:
-        edge = ahead.pop()
-        source = graph.nodes[edge.source]
-        if source.stage.kind == "simulation":
-            feeding |= {source.name} if edge.output == output else set()
-        elif source.name not in seen and source.name not in resident:
-            seen.add(source.name)
-            ahead += [edge for edge in graph.inputs(source.name) if not edge.latest]
-    return max(1, sum(int(graph.nodes[name].options["num_envs"]) for name in feeding))
-
-
-def _replicas(node: Node) -> int:
-    return int(node.options.get("replicas") or 1)
-
-
-def _max_staleness(graph: Graph) -> int:
-    """The tightest bound of the registers from which generation takes its weights."""
-    generations = {node.name for node in graph.of_kind("generation")}
-    bounds = [edge.max_staleness for edge in graph.edges if edge.latest and edge.target in generations]
-    return min(bounds, default=DEFAULT_STALENESS)
-
-
-def _notes(graph: Graph, pool: ResourcePool) -> Iterable[str]:
-    if not pool.pinning:
-        yield "cores are advisory: processes cannot be bound to cores here"
-    if pool.cpu_quota is not None and pool.cpu_quota != len(pool.cores):
-        yield f"the cgroup quota of {pool.cpu_quota:g} cores leaves {len(pool.cores)} core(s) to plan with"
-    asked = sum(math.ceil(node.stage.resources.gpus or 0) for node in graph.nodes.values())
-    if asked > len(pool.gpus):
-        yield f"stages ask for {asked} GPUs together and share {len(pool.gpus)}; nothing divides them yet"
-    for node in graph.nodes.values():
-        gpus = node.stage.resources.gpus
-        if gpus is not None and gpus != int(gpus):
-            yield f"{node.name}: the share of {gpus:g} GPU is advisory, nothing enforces it yet"
-        if _replicas(node) > 1:
-            divided = node.stage.kind == "simulation" and len(stage_cores(node, pool)) >= _replicas(node)
-            yield f"{node.name}: its {_replicas(node)} replicas {'divide' if divided else 'share'} their cores"

@@ -11,7 +11,7 @@ import cloudpickle
 from ebrl.backends.registry import registered
 from ebrl.graph.model import Graph, PolicyRef
 from ebrl.graph.plan import Plan, StagePlan, replica_cores
-from ebrl.planner.allocate import may_bind, stage_cores
+from ebrl.planner.first_plan import may_bind, stage_cores
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.assignment import Assignment, program
 from ebrl.runtime.checkpoint import Checkpoint

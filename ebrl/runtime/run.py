@@ -21,7 +21,7 @@ from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import ResumingRecorder, RunRecorder
 from ebrl.observe.run_config import RunConfig, changed_parameters
 from ebrl.observe.run_directory import RunDirectory
-from ebrl.planner.allocate import first_plan
+from ebrl.planner.first_plan import first_plan
 from ebrl.runtime import checkpoint
 from ebrl.runtime.cluster import Cluster
 from ebrl.runtime.driver import Driver, Iteration

@@ -10,7 +10,7 @@ import pytest
 from ebrl.errors import PlanError, UsageError
 from ebrl.graph.load import load_workflow
 from ebrl.graph.rules import RULES
-from ebrl.planner.allocate import first_plan
+from ebrl.planner.first_plan import first_plan
 from ebrl.resources.pool import ResourcePool
 
 FOLDER = Path(__file__).parents[1] / "bad_workflows"

@@ -1,221 +1,204 @@
+"""The allocator against trying everything."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import time
+from collections.abc import Iterator
+from itertools import product
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import ebrl
-from ebrl.errors import PlanError, UsageError
-from ebrl.graph.model import Resources
-from ebrl.graph.plan import Plan, Quota, StagePlan, replica_cores
-from ebrl.planner.allocate import check_resources, first_plan, stage_cores
-from ebrl.resources.gpus import Gpu
-from ebrl.resources.pool import ResourcePool
-from ebrl.runtime.environments import Environments
+from ebrl.planner.allocate import allocate
+from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
+from ebrl.planner.predict import predict
+from ebrl.planner.problem import Allocation, Device, Node, Problem
 
-POOL = ResourcePool(cores=(0, 1), memory_mib=4096)
-GPUS = tuple(Gpu(uuid=f"GPU-{name}", name="H200") for name in "ab")
+seconds = st.floats(0.001, 1.0)
 
 
-@ebrl.simulation
-def simulate(env: ebrl.Simulator, chunk: ebrl.ActionChunk) -> Iterator[ebrl.Step]: ...
+def rising(low: float, factors: list[float]) -> list[float]:
+    values = [low]
+    for factor in factors:
+        values.append(values[-1] * factor)
+    return values
 
 
-@ebrl.generation
-def generate(
-    policy: ebrl.Policy, observations: ebrl.Batch[ebrl.Observation], weights: ebrl.Weights
-) -> ebrl.Batch[ebrl.ActionChunk]: ...
+@st.composite
+def tables(draw: st.DrawFn, *, device: bool, batched: bool = True) -> CostTable:
+    quotas = (50, 100) if device else (1, 2)
+    batches = (1, 4) if batched else (1,)
+    points = []
+    for quota in quotas:
+        base = draw(seconds)
+        for batch in batches:
+            took = base * (1 if batch == 1 else draw(st.floats(1.0, 4.0)))
+            host = draw(st.floats(0.0, 0.2)) if device else took * quota
+            memory = draw(st.sampled_from([0.0, 300.0, 600.0])) if device else 0.0
+            points.append(Point(quota=quota, batch=batch, seconds=took, core_s=host, memory_mib=memory))
+    return CostTable(points=points)
 
 
-@ebrl.training
-def train_ppo(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights: ...
+@st.composite
+def costs(draw: st.DrawFn, models: tuple[str, ...], *, batched: bool = True, cpu: bool | None = None) -> StageCosts:
+    chosen = [model for model in models if draw(st.booleans())]
+    with_cpu = draw(st.booleans()) if cpu is None else cpu
+    found = {model: draw(tables(device=True, batched=batched)) for model in chosen}
+    if with_cpu or not found:
+        found[CPU] = draw(tables(device=False, batched=batched))
+    return StageCosts(tables=found)
 
 
-@ebrl.stage
-def shaped(trajectory: ebrl.Trajectory) -> ebrl.Trajectory: ...
-
-
-@ebrl.stage
-def evaluate(environments: Environments, policy: ebrl.Policy, weights: ebrl.Weights) -> None: ...
-
-
-@ebrl.workflow
-def lift_ppo(task: str = "robosuite:Lift", num_envs: int = 8, max_staleness: int = 1):
-    policy = ebrl.policy("mlp", hidden=(64, 64))
-    actions = ebrl.stream(ebrl.ActionChunk)
-    weights = ebrl.latest(ebrl.Weights, max_staleness=max_staleness)
-    observations, trajectories = simulate(task, actions, num_envs=num_envs)
-    actions <<= generate(policy, observations, weights)
-    weights <<= train_ppo(policy, trajectories)
-    evaluate(task, policy, weights, every=10)
-
-
-def planned(trainer: Callable[..., Any] = train_ppo, relabel: bool = False, **options: Any) -> Any:
-    """A graph with that training stage and engine options by stage name."""
-
-    @ebrl.workflow
-    def flow():
-        policy = ebrl.policy("mlp")
-        actions = ebrl.stream(ebrl.ActionChunk)
-        weights = ebrl.latest(ebrl.Weights)
-        observations, trajectories = simulate(
-            "gymnasium:Pendulum-v1", actions, num_envs=5, **options.get("simulate", {})
+@st.composite
+def problems(draw: st.DrawFn, barriers: bool | None = None) -> Problem:
+    models = tuple(draw(st.lists(st.sampled_from(["a", "b"]), max_size=3)))
+    devices = tuple(
+        Device(
+            uuid=f"GPU-{number}",
+            model=model,
+            memory_mib=draw(st.sampled_from([500.0, 1000.0, 4000.0])),
+            rt_cores=draw(st.booleans()),
         )
-        actions <<= generate(policy, observations, weights, **options.get("generate", {}))
-        weights <<= trainer(policy, shaped(trajectories) if relabel else trajectories, **options.get("train", {}))
+        for number, model in enumerate(models)
+    )
+    nodes = [Node(cores=tuple(range(draw(st.integers(1, 3)))), devices=devices)]
+    if draw(st.booleans()):
+        nodes.append(Node(name="sims", cores=tuple(range(draw(st.integers(1, 4))))))
+    rendering = bool(devices) and draw(st.booleans())
+    return Problem(
+        nodes=tuple(nodes),
+        simulation=draw(costs(models if rendering else (), batched=False, cpu=True)),
+        generation=draw(costs(models)),
+        training=draw(costs(models)),
+        environments=draw(st.integers(1, 6)),
+        iteration=draw(st.sampled_from([4, 7])),
+        others_core_s=draw(st.sampled_from([0.0, 0.05])),
+        barriers=draw(st.booleans()) if barriers is None else barriers,
+        rt_cores=draw(st.booleans()),
+        step_percent=50,
+        batches=(1, 2, 4),
+        threads=(1, 2),
+    )
 
-    return flow()
+
+def everything(problem: Problem) -> Iterator[Allocation]:
+    """Every allocation on the grid, the wasteful ones included."""
+    devices = problem.devices
+    percents = (0, 50, 100)
+    for uses in product(product(percents, repeat=3), repeat=len(devices)):
+        if any(sum(use) > 100 for use in uses):
+            continue
+        shares = [{d.uuid: use[n] for d, use in zip(devices, uses, strict=True) if use[n]} for n in range(3)]
+        if len(set(shares[2].values())) > 1 or not fits(problem, shares):
+            continue  # devices that train together have equal shares
+        for batch, own, threads in product(
+            problem.grid("batch"), problem.grid("generation_threads"), problem.grid("training_threads")
+        ):
+            yield (
+                Allocation(
+                    simulation=shares[0],
+                    generation=shares[1],
+                    training=shares[2],
+                    batch=batch,
+                    generation_threads=own,
+                    training_threads=threads,
+                )
+                if memory(problem, shares, batch)
+                else Allocation()
+            )
 
 
-def test_lift_ppo() -> None:
-    quota = Quota(cores=(0, 1), threads=1)
-    bound = attrs.evolve(quota, bound=True)
-    assert first_plan(lift_ppo(), POOL) == Plan(
-        workflow="lift_ppo",
-        schedule="ebrl",
-        max_staleness=1,
-        step_barrier=False,
-        stages=(
-            StagePlan(name="simulate", kind="simulation", quota=bound, batch_size=1),
-            StagePlan(name="generate", kind="generation", quota=quota, batch_size=8),
-            StagePlan(name="train_ppo", kind="training", quota=quota, batch_size=8),
-            StagePlan(name="evaluate", kind="stage", quota=bound, batch_size=1),
+def fits(problem: Problem, shares: list[dict[str, int]]) -> bool:
+    stages = (problem.simulation, problem.generation, problem.training)
+    for device in problem.devices:
+        for costs_, use in zip(stages, shares, strict=True):
+            if device.uuid in use and costs_.on(device.model) is None:
+                return False
+        if device.uuid in shares[0] and problem.rt_cores and not device.rt_cores:
+            return False
+    return True
+
+
+def memory(problem: Problem, shares: list[dict[str, int]], batch: int) -> bool:
+    stages = ((problem.simulation, 1), (problem.generation, batch), (problem.training, problem.iteration))
+    return all(
+        sum(
+            costs_.tables[device.model].memory_mib(size)
+            for (costs_, size), use in zip(stages, shares, strict=True)
+            if device.uuid in use
+        )
+        <= device.memory_mib
+        for device in problem.devices
+    )
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(problems())
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_finds_what_trying_everything_finds(problem: Problem) -> None:
+    answer = allocate(problem)
+    best = max(predict(problem, allocation).rate for allocation in everything(problem))
+    assert answer.exact
+    assert answer.prediction.rate == pytest.approx(best, rel=1e-6)
+    used = [answer.allocation.simulation, answer.allocation.generation, answer.allocation.training]
+    assert memory(problem, [dict(use) for use in used], answer.allocation.batch)
+    for device in problem.devices:
+        assert sum(use.get(device.uuid, 0) for use in used) <= 100
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(problems())
+def test_more_resources_are_never_worse(problem: Problem) -> None:
+    rate = allocate(problem).prediction.rate
+    first, *others = problem.nodes
+    core = attrs.evolve(first, cores=(*first.cores, 99))
+    assert allocate(attrs.evolve(problem, nodes=(core, *others))).prediction.rate >= rate * (1 - 1e-9)
+    if first.devices:
+        one = attrs.evolve(first.devices[0], uuid="GPU-more")
+        device = attrs.evolve(first, devices=(*first.devices, one))
+        assert allocate(attrs.evolve(problem, nodes=(device, *others))).prediction.rate >= rate * (1 - 1e-9)
+
+
+def large(*, rendering: bool = False) -> Problem:
+    def table(scale: float) -> CostTable:
+        return CostTable(
+            points=[
+                Point(
+                    quota=quota,
+                    batch=batch,
+                    seconds=scale * (0.05 + 0.002 * batch) * (100 / quota) ** 0.7,
+                    core_s=0.004,
+                )
+                for quota in (10, 25, 50, 75, 100)
+                for batch in (1, 8, 64)
+            ]
+        )
+
+    simulation = {CPU: CostTable(points=[Point(quota=1, batch=1, seconds=0.4, core_s=0.4)])}
+    if rendering:
+        simulation["h100"] = CostTable(points=[Point(quota=100, batch=1, seconds=0.001, core_s=0)])
+    return Problem(
+        nodes=(
+            Node(
+                cores=tuple(range(512)),
+                devices=tuple(Device(uuid=f"GPU-{number}", model="h100") for number in range(16)),
+            ),
         ),
-        loops=(("simulate", "generate"),),
-    )
-    assert first_plan(lift_ppo(), POOL).item_stages == ("train_ppo", "evaluate")
-
-
-def test_sync_acts_on_all_environments_at_once() -> None:
-    plan = first_plan(lift_ppo(max_staleness=3), POOL, "sync")
-    assert (plan.schedule, plan.max_staleness, plan.step_barrier) == ("sync", 0, True)
-    assert plan.stage("generate").batch_size == 8
-    assert first_plan(lift_ppo(max_staleness=3), POOL).max_staleness == 3
-
-
-def test_batch_sizes() -> None:
-    plan = first_plan(planned(), POOL)
-    assert (plan.stage("generate").batch_size, plan.stage("train_ppo").batch_size) == (5, 5)
-    plan = first_plan(planned(generate={"batch_size": 2}, train={"batch": 7}), POOL)
-    assert (plan.stage("generate").batch_size, plan.stage("train_ppo").batch_size) == (2, 7)
-    # The trajectories may pass another stage on their way.
-    assert first_plan(planned(relabel=True), POOL).stage("train_ppo").batch_size == 5
-
-
-def test_threads() -> None:
-    def threads(cores: int) -> int:
-        return first_plan(planned(), ResourcePool(cores=tuple(range(cores)))).stage("train_ppo").quota.threads
-
-    assert [threads(cores) for cores in (1, 4, 5, 16)] == [1, 1, 1, 4]
-
-
-def test_a_simulation_uses_the_cores_that_it_asks_for() -> None:
-    graph = planned(simulate={"replicas": 2})
-    node = graph.nodes["simulate"]
-    graph.nodes["simulate"] = node = attrs.evolve(node, stage=attrs.evolve(node.stage, resources=Resources(cpus=2.5)))
-    pool = ResourcePool(cores=(2, 3, 4, 5))
-    plan = first_plan(graph, pool)
-    assert plan.stage("simulate").quota.cores == stage_cores(node, pool) == (2, 3, 4)
-    assert plan.stage("generate").quota.cores == stage_cores(graph.nodes["generate"], pool) == (2, 3, 4, 5)
-    assert stage_cores(node, ResourcePool(cores=(9,))) == (9,)
-    assert "simulate: its 2 replicas divide their cores" in plan.notes
-
-
-@given(st.integers(1, 9), st.integers(1, 9))
-def test_replicas_of_a_simulation_divide_their_cores(cores: int, replicas: int) -> None:
-    stage = StagePlan(name="s", kind="simulation", replicas=replicas, quota=Quota(cores=tuple(range(cores))))
-    shares = [replica_cores(stage, replica) for replica in range(replicas)]
-    if cores < replicas:
-        assert shares == [stage.quota.cores] * replicas
-    else:
-        assert sum(shares, ()) == stage.quota.cores
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    serving = attrs.evolve(stage, kind="generation")
-    assert {replica_cores(serving, replica) for replica in range(replicas)} == {stage.quota.cores}
-
-
-def test_only_replicas_on_the_same_node_divide_its_cores() -> None:
-    stage = StagePlan(name="s", kind="simulation", replicas=3, quota=Quota(cores=(0, 1, 2, 3)))
-    assert [replica_cores(stage, replica, beside=(0, 2)) for replica in (0, 2)] == [(0, 1), (2, 3)]
-    assert replica_cores(stage, 1, beside=(1,)) == (0, 1, 2, 3)
-
-
-def training(**resources: float) -> Callable[..., Any]:
-    return ebrl.training(**resources)(train_ppo.function)
-
-
-def test_resources_that_a_stage_asks_for() -> None:
-    pool = ResourcePool(cores=(4, 5, 6), memory_mib=4096, gpus=GPUS)
-    quota = first_plan(planned(training(cpus=2, gpus=1, memory_mib=100)), pool).stage("train_ppo").quota
-    assert quota == Quota(cores=(4, 5), threads=2, gpus=("GPU-a",), memory_mib=100)
-
-
-def test_gpus_are_handed_out_in_turn() -> None:
-    def sharing(pool: ResourcePool) -> tuple[Any, ...]:
-        graph = planned(training(gpus=1))
-        node = graph.nodes["generate"]
-        stage = attrs.evolve(node.stage, resources=attrs.evolve(node.stage.resources, gpus=1))
-        graph.nodes["generate"] = attrs.evolve(node, stage=stage)
-        plan = first_plan(graph, pool)
-        return plan.stage("generate").quota.gpus, plan.stage("train_ppo").quota.gpus, plan.notes
-
-    assert sharing(ResourcePool(cores=(0,), gpus=GPUS)) == (("GPU-a",), ("GPU-b",), ())
-    one, other, notes = sharing(ResourcePool(cores=(0,), gpus=GPUS[:1]))
-    assert one == other == ("GPU-a",)
-    assert notes == ("stages ask for 2 GPUs together and share 1; nothing divides them yet",)
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"gpus": 1}, "asks for gpus=1, this machine has no GPU"),
-        ({"cpus": 3}, "asks for cpus=3, this machine has 2 core(s)"),
-        ({"memory_mib": 5000}, "asks for memory_mib=5000, this machine has 4096 MiB of memory"),
-    ],
-)
-def test_impossible_resources(asked: dict[str, float], message: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        check_resources(planned(training(**asked)), POOL)
-    assert caught.value.message == message
-    assert caught.value.where == "train_ppo"
-    assert "test_allocate.py:" in caught.value.place
-
-
-def test_what_exists_is_listed() -> None:
-    with pytest.raises(PlanError, match=r"asks for gpus=3, this machine has 2 GPU\(s\): H200, H200"):
-        first_plan(planned(training(gpus=3)), ResourcePool(cores=(0,), gpus=GPUS))
-    with pytest.raises(PlanError, match=r"has 1 core\(s\) under a cgroup quota of 1.5"):
-        first_plan(planned(training(cpus=2)), ResourcePool(cores=(0,), cpu_quota=1.5))
-
-
-def test_notes_say_what_is_advisory() -> None:
-    pool = ResourcePool(cores=(0,), cpu_quota=1.5, pinning=False, gpus=GPUS)
-    notes = first_plan(planned(training(gpus=0.5), simulate={"replicas": 2}), pool).notes
-    assert notes == (
-        "cores are advisory: processes cannot be bound to cores here",
-        "the cgroup quota of 1.5 cores leaves 1 core(s) to plan with",
-        "simulate: its 2 replicas share their cores",
-        "train_ppo: the share of 0.5 GPU is advisory, nothing enforces it yet",
+        simulation=StageCosts(tables=simulation),
+        generation=StageCosts(tables={"h100": table(1.0)}),
+        training=StageCosts(tables={"h100": table(4.0)}),
+        environments=1024,
+        iteration=2048,
     )
 
 
-def test_unknown_schedule() -> None:
-    with pytest.raises(UsageError, match="there is no schedule 'snyc'") as caught:
-        first_plan(lift_ppo(), POOL, "snyc")
-    assert caught.value.hint == "did you mean 'sync'?"
-
-
-def test_environments_are_bound_only_where_the_stage_has_the_machine_to_itself() -> None:
-    graph = planned()
-
-    def bound(pool: ResourcePool) -> bool:
-        return first_plan(graph, pool).stage("simulate").quota.bound
-
-    assert bound(ResourcePool(cores=(2, 5)))
-    assert not bound(ResourcePool(cores=(2, 5), pinning=False))
-    assert not bound(ResourcePool(cores=(0,), cpu_quota=1.5)), "the quota may be used on any core"
-    assert not first_plan(graph, ResourcePool(cores=(0, 1))).stage("generate").quota.bound
+@pytest.mark.parametrize("rendering", [False, True])
+def test_sixteen_devices_and_512_cores_are_planned_at_once(rendering: bool) -> None:
+    began_s = time.process_time()
+    answer = allocate(large(rendering=rendering))
+    assert answer.exact is not rendering
+    assert answer.prediction.rate > 0
+    assert time.process_time() - began_s < 5.0  # 0.2 s on a machine of its own

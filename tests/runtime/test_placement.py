@@ -9,7 +9,7 @@ import pytest
 
 from ebrl.graph.load import load_workflow
 from ebrl.graph.model import Graph
-from ebrl.planner.allocate import first_plan
+from ebrl.planner.first_plan import first_plan
 from ebrl.resources.pool import Gpu, ResourcePool
 from ebrl.runtime.checkpoint import Checkpoint
 from ebrl.runtime.placement import INSIDE, Placement, place, ranked

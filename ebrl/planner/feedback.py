@@ -1,0 +1,215 @@
+"""The feedback planner: measured rates in, new allocations out. It corrects the cost tables and solves again.
+
+A step is one training iteration. Rates are averaged over 20 steps; a gap between rollout and training above 15 % of
+the faster for 20 steps in a row makes it look for a better allocation (EBRL, section on the feedback planner). Beyond
+the paper it weighs the gain against what the change costs, waits after every change, tells what the change really
+brought, takes it back where it made things worse, and never returns to an allocation that it has left while costs are
+about what they were then. So it cannot swing to and fro.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import attrs
+
+from ebrl.planner.allocate import Answer, allocate
+from ebrl.planner.costs import CPU
+from ebrl.planner.predict import Prediction, generation_rate, predict, simulation_work, training_rate
+from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Problem
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Measurement:
+    """What one step showed. Rates are in chunk-steps/s, of the time that a stage worked: what it could do."""
+
+    throughput: float
+    """Chunk-steps that were trained on, per second of wall time."""
+    simulation_rate: float
+    generation_rate: float
+    training_rate: float
+
+    @property
+    def rollout_rate(self) -> float:
+        return min(self.simulation_rate, self.generation_rate)
+
+    @property
+    def gap(self) -> float:
+        """Between rollout and training, as a share of the faster."""
+        rates = self.rollout_rate, self.training_rate
+        return (max(rates) - min(rates)) / max(*rates, 1e-12)
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Decision:
+    """One event of the planner, with the numbers behind it."""
+
+    kind: str
+    """``replan``: `new` shall be used from now on. ``kept``: nothing better was found, or not worth its cost.
+    ``outcome``: what the last ``replan`` brought. ``revert``: it made things worse, so `new` is the one before it."""
+    step: int
+    measured: Measurement
+    """Averages over the window."""
+    old: Allocation
+    new: Allocation
+    corrections: Mapping[str, float] = attrs.field(factory=dict)
+    """Stage -> how many times as long as its table says it takes by now."""
+    predicted: float = 0.0
+    """Chunk-steps/s of `old` under the corrected tables."""
+    predicted_new: float = 0.0
+    bottleneck: str = ""
+    """Of `new`."""
+    predicted_gain: float = 0.0
+    cost_s: float = 0.0
+    """What the change takes."""
+    achieved_gain: float | None = None
+    """Measured throughput after the change over that before, minus 1."""
+    reason: str = ""
+
+
+@attrs.define(kw_only=True)
+class FeedbackPlanner:
+    """`observe` every step; carry out what it answers with kind ``replan`` or ``revert``."""
+
+    problem: Problem
+    allocation: Allocation
+    """The one in force."""
+    steps_left: int = 1_000_000
+    """Steps that the run still has: a change must pay within them."""
+    change_s: float = 0.0
+    """What a change of the shares of devices costs; of batch, threads and cores it is nothing."""
+    window: int = 20
+    gap: float = 0.15
+    patience: int = 20
+    cooldown: int = 40
+    min_gain: float = 0.04
+    worse: float = 0.03
+    """Loss of throughput that is more than noise: a change that costs so much is taken back."""
+    generation_replicas: int = 1
+    _recent: deque[Measurement] = attrs.field(init=False)
+    _step: int = attrs.field(default=0, init=False)
+    _gaps: int = attrs.field(default=0, init=False)
+    _quiet_until: int = attrs.field(default=0, init=False)
+    _trial: Decision | None = attrs.field(default=None, init=False)
+    _left: list[tuple[Allocation, dict[str, float]]] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._recent = deque(maxlen=self.window)
+        self._said = self.problem
+
+    def observe(self, measured: Measurement) -> list[Decision]:
+        """Decisions of this step, most often none."""
+        self._step += 1
+        self.steps_left -= 1
+        self._recent.append(measured)
+        mean = self._mean()
+        self._gaps = self._gaps + 1 if mean.gap > self.gap else 0
+        if len(self._recent) < self.window:
+            return []
+        if self._trial is not None:
+            return self._judge(self._trial, mean)
+        if self._gaps < self.patience or self._step < self._quiet_until:
+            return []
+        return [self._decide(mean)]
+
+    def _decide(self, mean: Measurement) -> Decision:
+        corrections = self._correct(mean)
+        self._quiet_until = self._step + self.cooldown
+        now = predict(self.problem, self.allocation)
+        answer = allocate(self.problem, generation_replicas=self.generation_replicas)
+        decision = self._decision("replan", mean, answer, now, corrections)
+        if reason := self._objection(decision, corrections):
+            return attrs.evolve(decision, kind="kept", new=self.allocation, reason=reason)
+        self._left.append((self.allocation, corrections))
+        self._adopt(decision.new)
+        self._trial = decision
+        return decision
+
+    def _objection(self, decision: Decision, corrections: Mapping[str, float]) -> str:
+        """Why the change is not worth it; empty where it is."""
+        if decision.predicted_gain < self.min_gain:
+            return f"the best allocation gains {max(decision.predicted_gain, 0.0):.1%}, less than {self.min_gain:.0%}"
+        if any(decision.new == left and self._alike(corrections, then) for left, then in self._left):
+            return "this allocation was left before, and costs are what they were then"
+        step_s = self.problem.iteration / max(decision.measured.throughput, 1e-12)
+        saved_s = self.steps_left * step_s * decision.predicted_gain / (1 + decision.predicted_gain)
+        if saved_s <= decision.cost_s:
+            return f"it would save {saved_s:.0f} s in the steps that are left, and take {decision.cost_s:.0f} s"
+        return ""
+
+    def _judge(self, trial: Decision, mean: Measurement) -> list[Decision]:
+        """A full window has passed since the change: what did it bring?"""
+        self._trial = None
+        gain = mean.throughput / max(trial.measured.throughput, 1e-12) - 1
+        outcome = attrs.evolve(trial, kind="outcome", step=self._step, measured=mean, achieved_gain=gain)
+        if gain >= -self.worse:
+            return [outcome]
+        self._left.append((trial.new, dict(trial.corrections)))
+        self._adopt(trial.old)
+        reason = f"throughput changed by {gain:.1%}; {trial.predicted_gain:+.1%} was predicted"
+        back = attrs.evolve(outcome, kind="revert", old=trial.new, new=trial.old, reason=reason)
+        return [outcome, back]
+
+    def _adopt(self, allocation: Allocation) -> None:
+        self.allocation = allocation
+        self._recent.clear()
+        self._gaps = 0
+        self._quiet_until = self._step + self.cooldown
+
+    def _correct(self, mean: Measurement) -> dict[str, float]:
+        """Scale the tables to what was measured under the present allocation; the scales by stage."""
+        said, allocation = self._said, self.allocation
+        simulating = simulation_work(said.simulation.on(CPU), min(len(said.cores), said.environments))
+        cores = len(allocation.cores.get(SIMULATION, said.core_quotas.get(SIMULATION, said.cores)))
+        expected = {
+            SIMULATION: cores / simulating if simulating else mean.simulation_rate,
+            GENERATION: generation_rate(said, allocation)[0],
+            TRAINING: training_rate(said, allocation),
+        }
+        seen = {
+            SIMULATION: mean.simulation_rate,
+            GENERATION: mean.generation_rate,
+            TRAINING: mean.training_rate,
+        }
+        scales = {load: expected[load] / rate if (rate := seen[load]) > 0 else 1.0 for load in expected}
+        self.problem = attrs.evolve(
+            said,
+            simulation=said.simulation.corrected(scales[SIMULATION]),
+            generation=said.generation.corrected(scales[GENERATION]),
+            training=said.training.corrected(scales[TRAINING]),
+        )
+        return scales
+
+    def _decision(
+        self, kind: str, mean: Measurement, answer: Answer, now: Prediction, corrections: dict[str, float]
+    ) -> Decision:
+        new = answer.allocation
+        devices = (new.simulation, new.generation, new.training)
+        present = (self.allocation.simulation, self.allocation.generation, self.allocation.training)
+        return Decision(
+            kind=kind,
+            step=self._step,
+            measured=mean,
+            old=self.allocation,
+            new=new,
+            corrections=corrections,
+            predicted=now.rate,
+            predicted_new=answer.prediction.rate,
+            bottleneck=answer.prediction.bottleneck,
+            predicted_gain=answer.prediction.rate / max(now.rate, 1e-12) - 1,
+            cost_s=0.0 if devices == present else self.change_s,
+        )
+
+    def _mean(self) -> Measurement:
+        """Over the window; of rates that is the harmonic mean, as every step did the same work."""
+        count = len(self._recent)
+        return Measurement(
+            **{
+                field.name: count / sum(1.0 / max(getattr(entry, field.name), 1e-12) for entry in self._recent)
+                for field in attrs.fields(Measurement)
+            }
+        )
+
+    def _alike(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+        return all(abs(one[load] / other[load] - 1) <= self.gap for load in one)
