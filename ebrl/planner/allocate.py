@@ -180,16 +180,17 @@ class _Search:
             return np.full(size, self._cpu_training(choice)), np.full(size, work)
         used = list(self._used(TRAINING, options, chosen))
         trainers = sum((numbers for *_, numbers in used), start=np.zeros(size, np.int64))
-        rate, host = np.zeros(size), np.zeros(size)
+        rates, host = np.zeros(size), np.zeros(size)
         for count in np.unique(trainers[trainers > 0]):
             part, these = math.ceil(problem.iteration / count), trainers == count
-            slowest_s, work = np.zeros(size), np.zeros(size)
+            slowest_s: Floats = np.zeros(size)
+            work: Floats = np.zeros(size)
             for _, table, pattern, numbers in used:
                 takes_part = numbers > 0
                 slowest_s = np.maximum(slowest_s, takes_part * table.seconds(pattern.training, part))
                 work = np.maximum(work, takes_part * host_work(table, 100, part))
-            rate[these], host[these] = problem.iteration / slowest_s[these], work[these]
-        return rate, host
+            rates[these], host[these] = problem.iteration / slowest_s[these], work[these]
+        return rates, host
 
     def _used(
         self, load: str, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts]
@@ -220,7 +221,9 @@ class _Search:
                     if percent := getattr(pattern, load):
                         use[uuid] = percent
         return Allocation(
-            **given,
+            simulation=given[SIMULATION],
+            generation=given[GENERATION],
+            training=given[TRAINING],
             generation_replicas=self._replicas,
             batch=choice.batch,
             generation_threads=choice.generation_threads,

@@ -87,6 +87,7 @@ class FeedbackPlanner:
     worse: float = 0.03
     """Loss of throughput that is more than noise: a change that costs so much is taken back."""
     generation_replicas: int = 1
+    _said: Problem = attrs.field(init=False)  # the tables before any correction
     _recent: deque[Measurement] = attrs.field(init=False)
     _step: int = attrs.field(default=0, init=False)
     _gaps: int = attrs.field(default=0, init=False)

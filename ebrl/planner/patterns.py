@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
@@ -40,7 +40,7 @@ def patterns(problem: Problem, device: Device, *, training: int, generation: boo
         (problem.simulation, device.rt_cores or not problem.rt_cores, 1),
     )
     choices = [(False, True) if allowed and costs.on(device.model) else (False,) for costs, allowed, _ in stages]
-    found = []
+    found: list[Pattern] = []
     for trains in choices[0]:
         for generates in choices[1]:
             for simulates in choices[2]:
@@ -88,7 +88,7 @@ def counts(kinds: int, devices: int) -> tuple[Counts, bool]:
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     for bars in combinations(range(total + parts - 1), parts - 1):
         edges = (-1, *bars, total + parts - 1)
-        yield tuple(right - left - 1 for left, right in zip(edges, edges[1:], strict=False))
+        yield tuple(right - left - 1 for left, right in pairwise(edges))
 
 
 def shares(
