@@ -21,6 +21,7 @@ from ebrl.observe.output import Output
 
 if TYPE_CHECKING:
     from ebrl.graph.model import Graph
+    from ebrl.graph.plan import Plan
     from ebrl.observe.run_config import RunConfig
 
 app = typer.Typer(
@@ -109,6 +110,10 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", parser=_folder, help="Continue this run from its newest checkpoint.")
     ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(metavar="FILE", parser=_folder, help="Begin with this plan, as `ebrl plan` wrote it.")
+    ] = None,
+    replan: Annotated[bool, typer.Option("--replan/--no-replan", help="Let the plan change under way.")] = True,
     record_video: Annotated[
         str | None, typer.Option(metavar="every=N", help="Film an episode in the evaluation of every N-th iteration.")
     ] = None,
@@ -126,7 +131,7 @@ def run(
         config = RunConfig.read(resume)
         target = target or _stored_target(config.file, config.workflow)
         graph = _graph(target, settings, stored=config)
-        schedule, seed = schedule or config.schedule, config.seed
+        schedule, seed = schedule or (None if plan else config.schedule), config.seed
     elif target is None:
         raise UsageError("no workflow file is given", hint="ebrl run FILE[:NAME], or ebrl run --resume RUN")
     else:
@@ -134,7 +139,14 @@ def run(
     if record_video is not None:
         graph = _recorded(graph, record_video)
     _launch(
-        graph, run_dir=run_dir, schedule=schedule or SCHEDULES[0], scheduler=scheduler, seed=seed or 0, resume=resume
+        graph,
+        run_dir=run_dir,
+        schedule=schedule,
+        scheduler=scheduler,
+        seed=seed or 0,
+        resume=resume,
+        plan=_plan(plan),
+        replan=replan,
     )
 
 
@@ -224,6 +236,14 @@ def _recorded(graph: Graph, wish: str) -> Graph:
     if name != "every" or not count.isdecimal() or int(count) < 1:
         raise UsageError(f"--record-video is {wish!r}", hint="write every=N, for example --record-video every=50")
     return recorded(graph, int(count))
+
+
+def _plan(path: Path | None) -> Plan | None:
+    if path is None:
+        return None
+    from ebrl.graph.plan_file import read_plan
+
+    return read_plan(path)
 
 
 def _launch(graph: Graph, **options: Any) -> None:

@@ -16,11 +16,14 @@ class Quota:
     cores: tuple[int, ...]
     """Core ids; several stages may name the same core, they then share it."""
     bound: bool = False
-    """Whether environments are bound to the core that they were granted; else cores are only counted."""
+    """Whether processes are bound to these cores, an environment to the one that it was granted; else cores are only
+    counted."""
     threads: int = 1
     """Size of every thread pool (OMP, MKL, torch) in the replica's process."""
     gpus: tuple[str, ...] = ()
     """Device UUIDs."""
+    sm_percent: tuple[int, ...] = ()
+    """Share of each of `gpus`; empty where they are not divided."""
     memory_mib: int | None = None
 
 
@@ -56,6 +59,8 @@ class Plan:
     """In topological order along streams, see `compile_graph`."""
     loops: tuple[tuple[str, ...], ...]
     """Rollout loops: resident stages that talk through bounded channels."""
+    predicted: float | None = None
+    """Chunk-steps per second that the planner expects of this plan; None where it knew no costs."""
     notes: tuple[str, ...] = ()
     """What the reader of a plan should know, such as a quota that is only advisory."""
 
@@ -67,6 +72,11 @@ class Plan:
         """Stages outside every loop: one Dask task per iteration."""
         resident = {name for loop in self.loops for name in loop}
         return tuple(stage.name for stage in self.stages if stage.name not in resident)
+
+
+def request_size(plan: Plan) -> int:
+    """Observations that the largest generation call takes."""
+    return max((stage.batch_size for stage in plan.stages if stage.kind == "generation"), default=1)
 
 
 def replica_cores(stage: StagePlan, replica: int, beside: Sequence[int] | None = None) -> tuple[int, ...]:

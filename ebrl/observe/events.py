@@ -12,6 +12,10 @@
 | ``skipped`` | stage, iteration: it was still busy with an earlier one |
 | ``video`` | stage, iteration, path of the file |
 | ``warning`` | stage, iteration, message |
+| ``replan`` | a new plan: step, epoch, plan (Plan), changes, measured rates, corrections, predicted and achieved gains |
+| ``revert`` | the same, where the plan before it is taken up again |
+| ``outcome`` | the same without plan, a while later: what the last new plan has brought |
+| ``kept`` | the same without plan, where the planner found nothing that pays; ``reason`` says why |
 | ``waiting`` | tasks: what the run has waited for without any news |
 | ``stopping`` | reason |
 | ``finished`` | the summary of the run |

@@ -38,6 +38,8 @@ class ProgressState:
     warnings: deque[str] = attrs.field(factory=lambda: deque(maxlen=WARNINGS))
     warned: int = 0
     """All warnings of the run."""
+    replanned: str = ""
+    """What the planner did last."""
     status: str = "starting the workers"
 
     def update(self, event: Event) -> None:
@@ -52,6 +54,8 @@ class ProgressState:
                 self.status = ""
             case "report":
                 self.reports[data["stage"]] = (data["iteration"], data["metrics"])
+            case "replan" | "outcome" | "revert":
+                self.replanned = replan_line(event)
             case "environment_lost" | "worker_replaced" | "warning" | "checkpoint_failed":
                 self.warnings.append(warning(event))
                 self.warned += 1
@@ -114,6 +118,8 @@ class PlainProgress:
                 self._print(report_line(event.data["stage"], event.data["iteration"], event.data["metrics"]))
             case "environment_lost" | "worker_replaced" | "warning" | "checkpoint_failed":
                 self._print(f"warning: {warning(event)}")
+            case "replan" | "outcome" | "revert":
+                self._print(self.state.replanned)
             case "waiting" | "stopping":
                 self._print(self.state.status)
             case "finished":
@@ -144,6 +150,8 @@ def render(state: ProgressState, height: int) -> RenderableType:
         below.append(Text(idle))
     for stage, (iteration, metrics) in state.reports.items():
         below.append(Text(report_line(stage, iteration, metrics), style="green", overflow="ellipsis", no_wrap=True))
+    if state.replanned:
+        below.append(Text(state.replanned, style="cyan", overflow="ellipsis", no_wrap=True))
     if state.warned:
         below.append(Text(f"{state.warned} warning(s), the last:", style="yellow"))
         for text in state.warnings:
@@ -196,6 +204,18 @@ def report_line(stage: str, iteration: int, metrics: Mapping[str, Any]) -> str:
         f"{name} {_share(value) if name == 'success' else _number(value, '.4g')}" for name, value in metrics.items()
     )
     return f"{stage} at iteration {iteration}: " + ", ".join(values)
+
+
+def replan_line(event: Event) -> str:
+    """``plan 1 at iteration 40: generate: batch_size 1 -> 8; +12 % predicted``"""
+    data = event.data
+    head = f"plan {data['epoch']} at step {data['step']}"
+    if event.kind == "outcome":
+        return f"{head}: {data['achieved_gain']:+.0%} achieved, {data['predicted_gain']:+.0%} predicted"
+    changes = "; ".join(data["changes"]) or "no change"
+    if event.kind == "revert":
+        return f"{head}: back to the plan before ({data['reason']}): {changes}"
+    return f"{head}: {changes}; {data['predicted_gain']:+.0%} predicted"
 
 
 def warning(event: Event) -> str:

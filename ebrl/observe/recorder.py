@@ -40,7 +40,7 @@ class RunRecorder:
             self._metrics.write({"iteration": iteration, "time_s": event.time_s, **event.data})
             self._add_scalars(event.data, iteration, event.time_s)
             return
-        if event.kind == "started":
+        if event.kind in ("started", "replan", "revert"):
             write_json(self.directory.path / "plan.json", event.data["plan"])
         if event.kind == "report":
             named = {f"{event.data['stage']}/{name}": value for name, value in event.data["metrics"].items()}

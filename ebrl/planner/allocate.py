@@ -176,20 +176,20 @@ class _Search:
         """(rate of the training, its CPU time per chunk-step)."""
         problem = self._problem
         if not choice.training_percent:
-            work = host_work(problem.training.on(CPU), choice.training_threads, problem.iteration)
-            return np.full(size, self._cpu_training(choice)), np.full(size, work)
+            host_s = host_work(problem.training.on(CPU), choice.training_threads, problem.iteration)
+            return np.full(size, self._cpu_training(choice)), np.full(size, host_s)
         used = list(self._used(TRAINING, options, chosen))
         trainers = sum((numbers for *_, numbers in used), start=np.zeros(size, np.int64))
         rates, host = np.zeros(size), np.zeros(size)
         for count in np.unique(trainers[trainers > 0]):
             part, these = math.ceil(problem.iteration / count), trainers == count
             slowest_s: Floats = np.zeros(size)
-            work: Floats = np.zeros(size)
+            busiest_s: Floats = np.zeros(size)
             for _, table, pattern, numbers in used:
                 takes_part = numbers > 0
                 slowest_s = np.maximum(slowest_s, takes_part * table.seconds(pattern.training, part))
-                work = np.maximum(work, takes_part * host_work(table, 100, part))
-            rates[these], host[these] = problem.iteration / slowest_s[these], work[these]
+                busiest_s = np.maximum(busiest_s, takes_part * host_work(table, 100, part))
+            rates[these], host[these] = problem.iteration / slowest_s[these], busiest_s[these]
         return rates, host
 
     def _used(

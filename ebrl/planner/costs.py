@@ -38,7 +38,7 @@ class CostTable:
     stage slower in the table, since it could leave the rest unused; noise in a profile could say so.
     """
 
-    points: tuple[Point, ...] = attrs.field(converter=tuple)
+    points: tuple[Point, ...]
     correction: float = 1.0
     """What the running system measured over what the points say."""
 

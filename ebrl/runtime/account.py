@@ -8,6 +8,7 @@ from typing import Any
 
 from ebrl.graph.items import Episode
 from ebrl.observe.metrics import EpisodeWindow
+from ebrl.planner.feedback import Measurement
 
 News = Mapping[str, Any]
 
@@ -28,6 +29,8 @@ class Account:
         self._rollouts: defaultdict[int, dict[str, News]] = defaultdict(dict)
         self._trainings: dict[int, News] = {}
         self._generation: dict[str, News] = {}
+        self.measured: Measurement | None = None
+        """What the stages could do in the last closed iteration; None where one of them did nothing."""
 
     def rolled(self, news: News) -> None:
         """One replica completed its share of a batch."""
@@ -56,6 +59,7 @@ class Account:
         self.cpu_s["training"] += training["cpu_s"]
         trainer = training["stage"]
         served = list(self._generation.values())
+        self.measured = _measured(rollouts, served, training, wall_s)
         return {
             **{f"{trainer}/{name}": value for name, value in training["metrics"].items()},
             **_means("idle/{stage}", "idle", rollouts),
@@ -84,6 +88,22 @@ class Account:
         self.env_steps = saved["env_steps"]
         self.max_staleness_seen = saved["max_staleness_seen"]
         self.episodes.restore(saved["episodes"])
+
+
+def _measured(rollouts: list[News], served: list[News], training: News, wall_s: float) -> Measurement | None:
+    """Rates from CPU time: it is what a stage needs, however many others share its cores."""
+    chunks = sum(news["chunks"] for news in rollouts)
+    simulating_s = sum((news["simulator_cpu_s"] + news["engine_cpu_s"]) / news["cores"] for news in rollouts)
+    generated = [news["requests"] / news["cpu_s"] for news in served if news["cpu_s"] > 0 and news["requests"]]
+    training_s = training["cpu_s"] / training["threads"]
+    if not (chunks and simulating_s > 0 and generated and training_s > 0):
+        return None
+    return Measurement(
+        throughput=chunks / max(wall_s, 1e-9),
+        simulation_rate=chunks * len(rollouts) / simulating_s,
+        generation_rate=sum(generated),
+        training_rate=chunks / training_s,
+    )
 
 
 def _means(name: str, field: str, told: Iterable[News]) -> dict[str, float]:

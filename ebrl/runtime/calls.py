@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ from distributed import Future
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Weights
 from ebrl.graph.model import Graph, Node
-from ebrl.graph.plan import Plan
+from ebrl.graph.plan import Plan, replica_cores, request_size
 from ebrl.runtime import tasks
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.flight import Flight
@@ -64,6 +64,34 @@ class Calls:
 
     def first_weights(self, saved: Weights | None) -> Future[Any]:
         return self._flight.submit(f"{self._trainer}-0-start", tasks.first_weights, self.training, saved)
+
+    def measure(self, batches: Sequence[int]) -> list[Future[Any]]:
+        """Ask one replica of every generation what its calls take."""
+        return [
+            self._flight.submit(
+                f"{self.replica(node.name).worker}-measure", tasks.measure, self.replica(node.name), batches
+            )
+            for node in self._graph.of_kind("generation")
+        ]
+
+    def retune(self, plan: Plan) -> None:
+        """Everybody follows `plan`: those at work at once, and whoever is replaced from its beginning."""
+        self._plan = plan
+        size = request_size(plan)
+        for name, replicas in self._assignments.items():
+            stage = plan.stage(name)
+            self._assignments[name] = [
+                attrs.evolve(
+                    each,
+                    stage=attrs.evolve(
+                        stage, quota=attrs.evolve(stage.quota, cores=replica_cores(stage, each.replica))
+                    ),
+                    request_size=size,
+                )
+                for each in replicas
+            ]
+            for each in self._assignments[name]:
+                self._flight.submit(f"{each.worker}-plan-{plan.epoch}", tasks.retune, each)
 
     def serve(self, weights: Future[Any], version: int) -> None:
         """Generate with `weights` from now on."""

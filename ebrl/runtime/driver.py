@@ -30,6 +30,7 @@ from ebrl.runtime.death import DEATHS, Death
 from ebrl.runtime.flight import Flight
 from ebrl.runtime.judges import Judges
 from ebrl.runtime.replacements import Replacements
+from ebrl.runtime.replanning import Replanning
 from ebrl.schedule.admission import Admission
 
 
@@ -54,8 +55,9 @@ class Driver:
         emit: Callable[..., None],
         restored: Checkpoint | None = None,
         interrupted: threading.Event | None = None,
+        replanning: Replanning | None = None,
     ) -> None:
-        """`interrupted` is set when somebody wishes the run to end; `iterations` then raises KeyboardInterrupt."""
+        """`replanning` changes the plan under way; None keeps it. `interrupted` is set when somebody wishes the run to end; `iterations` then raises KeyboardInterrupt."""
         self.graph, self.plan = graph, plan
         self._replicas = {each.tag: each.worker for replicas in assignments.values() for each in replicas}
         self.emit = emit
@@ -75,6 +77,7 @@ class Driver:
         self._calls = Calls(graph, plan, assignments, self._flight)
         self._judges = Judges(graph, self._flight, self._judge, emit)
         self._replacements = Replacements()
+        self._replanning = replanning
         self._outputs: dict[int, Outputs] = {}
         self._restored = restored
         self._began_s = self._last_s = time.monotonic()
@@ -159,6 +162,8 @@ class Driver:
         first = self._calls.first_weights(saved)
         self._publish(first)
         self._wait(first, fetch=False)
+        if self._replanning is not None and (batches := self._replanning.batches):
+            self._replanning.timed(self._wait(self._calls.measure(batches)[0]))
 
     def _pump(self) -> None:
         """Submit everything that may start now."""
@@ -266,7 +271,17 @@ class Driver:
             "wall_s": now - self._began_s,
         }
         self.emit("iteration", **stats)
+        self._replan()
         return Iteration(iteration, stats)
+
+    def _replan(self) -> None:
+        """Let what was measured change the plan."""
+        if self._replanning is None or (measured := self.account.measured) is None:
+            return
+        plan = self._replanning.after(measured, self.admission.iterations - self.version)
+        if plan is not None:
+            self.plan = plan
+            self._calls.retune(plan)
 
     def _last_calls(self) -> None:
         """Let the calls of item stages that are under way end, and judge the final weights."""

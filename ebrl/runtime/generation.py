@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import attrs
@@ -20,6 +22,7 @@ from ebrl.runtime.slots import Slots
 from ebrl.schedule.batcher import Batcher
 
 _RECONNECT_S = 0.05
+_MEASURED_CALLS = 4  # the first of them warms up
 
 
 @attrs.define
@@ -74,6 +77,52 @@ class GenerationEngine:
                     raise self._failure
         return self._telemetry()
 
+    def retune(self, assignment: Assignment) -> None:
+        """Follow the quota and the batches of a new plan."""
+
+        def follow() -> None:
+            self._assignment = assignment
+            self._batcher.batch_size = assignment.stage.batch_size
+            self._host.retune(assignment)
+
+        self._loop.call(follow)
+
+    def measure(self, batches: Sequence[int]) -> list[tuple[int, float]]:
+        """(batch size, seconds of one call) for each of `batches`, with the observations that lie in the slots.
+
+        Nothing else is served meanwhile. Waits for the first simulation to show itself.
+        """
+        found: SimpleQueue[list[tuple[int, float]]] = SimpleQueue()
+
+        def attempt() -> None:
+            if not self._sources:
+                threading.Timer(_RECONNECT_S, self._loop.call, (attempt,)).start()
+                return
+            try:
+                found.put([(batch, self._call_s(batch)) for batch in batches])
+            except BaseException as failure:
+                self._failure = failure
+
+        self._loop.call(attempt)
+        while True:
+            try:
+                return found.get(timeout=0.2)
+            except Empty:
+                if self._failure is not None:
+                    raise self._failure from None
+
+    def _call_s(self, batch: int) -> float:
+        """The quickest of a few calls: what disturbs one only makes it longer."""
+        slots = next(iter(self._sources.values()))[1]
+        rows = np.arange(batch) % slots.rows
+        observations = Batch.stacked(Observation, seeds=slots["seed"][rows], **slots.columns(rows))
+        taken = []
+        for _ in range(_MEASURED_CALLS):
+            began_s = time.perf_counter()
+            self._host.call(observations=observations)
+            taken.append(time.perf_counter() - began_s)
+        return min(taken)
+
     def _telemetry(self) -> dict[str, Any]:
         """What happened since the last call."""
         with self._guard:
@@ -83,6 +132,7 @@ class GenerationEngine:
             "batch_size": counts.requests / max(counts.batches, 1),
             "wait_ms": 1e3 * counts.waited_s / max(counts.requests, 1),
             "compute_ms": 1e3 * counts.compute_s / max(counts.batches, 1),
+            "requests": counts.requests,
             "idle": max(0.0, 1.0 - counts.compute_s / wall_s),
             "cpu_s": self._counts.cpu_s - counts.cpu_s,
         }

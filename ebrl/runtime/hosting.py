@@ -11,7 +11,9 @@ from ebrl.backends.registry import load_policy
 from ebrl.errors import EbrlError, StageError
 from ebrl.graph.items import Batch, Weights
 from ebrl.graph.model import Node, PolicyRef, SimulatorRef
+from ebrl.graph.plan import Quota
 from ebrl.graph.source import raised_by_engine, user_traceback
+from ebrl.resources.affinity import bind
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.failure import text_of
 from ebrl.runtime.order import THREAD_POOLS
@@ -37,7 +39,8 @@ class Host:
             name: value for name, value in self.node.values.items() if not isinstance(value, (PolicyRef, SimulatorRef))
         }
         self._fill()
-        use_threads(assignment.stage.quota.threads)
+        self._bound = False
+        self._use(assignment.stage.quota)
         if "state" in assignment.restored:
             self.state.restore(assignment.restored["state"])
         self._weights_port = next((port.name for port in self.node.stage.inputs if port.item is Weights), None)
@@ -71,9 +74,24 @@ class Host:
             result = self.call(**ports)
         return result, report
 
+    def retune(self, assignment: Assignment) -> None:
+        """Follow the quota of a new plan; for the thread that calls the function."""
+        self.assignment = assignment
+        self._use(assignment.stage.quota)
+
     def close(self) -> None:
         if self.environments is not None:
             self.environments.close()
+
+    def _use(self, quota: Quota) -> None:
+        """Size the thread pools of this process, also those of libraries that are already loaded, and keep it to
+        its cores where the plan says so."""
+        if quota.bound or self._bound:
+            bind(os.getpid(), quota.cores)
+        self._bound = quota.bound
+        os.environ.update(dict.fromkeys(THREAD_POOLS, str(quota.threads)))
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.set_num_threads(quota.threads)
 
     def _named(self, ports: dict[str, Any]) -> dict[str, Any]:
         """`observations` is the engine's word for the one port of that item, whatever the function calls it."""
@@ -106,10 +124,3 @@ def failure(node: Node, error: BaseException) -> StageError:
 def find_modules(assignment: Assignment) -> None:
     """Make the modules beside the workflow importable; they come last, so that none hides one that others need."""
     sys.path += [path for path in assignment.path if path not in sys.path]
-
-
-def use_threads(count: int) -> None:
-    """Size the thread pools of this process, also those of libraries that are already loaded."""
-    os.environ.update(dict.fromkeys(THREAD_POOLS, str(count)))
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(count)

@@ -10,7 +10,7 @@ import cloudpickle
 
 from ebrl.backends.registry import registered
 from ebrl.graph.model import Graph, PolicyRef
-from ebrl.graph.plan import Plan, StagePlan, replica_cores
+from ebrl.graph.plan import Plan, StagePlan, replica_cores, request_size
 from ebrl.planner.first_plan import may_bind, stage_cores
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.assignment import Assignment, program
@@ -47,6 +47,8 @@ class Placement:
     """By node; the key of the driver's own machine is empty."""
     places: Mapping[str, str]
     """Worker -> node, see `place`."""
+    home: str = ""
+    """The node that `plan` was made for: it trains and generates."""
 
     def assignments(
         self, *, run: str, label: str, seed: int, logs: str, saved: Checkpoint | None
@@ -59,9 +61,7 @@ class Placement:
             "seed": seed,
             "packed_program": cloudpickle.dumps(program(simulation)),
             "chunk": _chunk(self.graph),
-            "request_size": max(
-                (stage.batch_size for stage in self.plan.stages if stage.kind == "generation"), default=1
-            ),
+            "request_size": request_size(self.plan),
             "max_staleness": self.plan.max_staleness,
             "step_barrier": self.plan.step_barrier,
             "path": [self.graph.folder] if self.graph.folder else [],
@@ -97,8 +97,10 @@ class Placement:
         if stage.kind != "simulation":
             return stage
         node, here = self.graph.nodes[stage.name], self.places[f"{stage.name}-{replica}"]
-        pool = self.pools[here]
-        quota = attrs.evolve(stage.quota, cores=stage_cores(node, pool), bound=may_bind(node, pool))
+        quota = stage.quota
+        if here != self.home:
+            pool = self.pools[here]
+            quota = attrs.evolve(quota, cores=stage_cores(node, pool), bound=may_bind(node, pool))
         beside = [other for other, worker in enumerate(stage.workers()) if self.places[worker] == here]
         cores = replica_cores(attrs.evolve(stage, quota=quota), replica, beside)
         return attrs.evolve(stage, quota=attrs.evolve(quota, cores=cores))

@@ -11,7 +11,7 @@ import attrs
 from ebrl.errors import UsageError, did_you_mean
 from ebrl.graph.load import loading
 from ebrl.graph.model import Graph
-from ebrl.graph.plan import SCHEDULES
+from ebrl.graph.plan import SCHEDULES, Plan
 from ebrl.graph.workflow import Workflow
 from ebrl.observe.run_config import LARGEST_SEED
 from ebrl.runtime.placement import INSIDE
@@ -27,6 +27,8 @@ class Request:
     scheduler: str | None
     seed: int
     resume: str | Path | None
+    plan: Plan | None = None
+    replan: bool = True
 
     def check(self, place: str) -> None:
         """Raise UsageError, which names `place`, for what can never become a run."""
@@ -46,6 +48,8 @@ class Request:
             refuse(f"seed must be a whole number from 0 to {LARGEST_SEED}, got {seed!r}", "left out, it is 0")
         if self.schedule not in SCHEDULES:
             refuse(f"there is no schedule {self.schedule!r}", did_you_mean(str(self.schedule), SCHEDULES))
+        if self.plan is not None and self.plan.schedule != self.schedule:
+            refuse(f"the plan has the schedule {self.plan.schedule!r}, asked for is {self.schedule!r}", "leave one out")
         for name in ("run_dir", "resume"):
             if not isinstance(given := self._as_given(name), str | Path | None):
                 refuse(f"{name} must be a path, got {given!r}", "a str or a pathlib.Path")

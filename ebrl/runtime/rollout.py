@@ -57,6 +57,7 @@ class Rollout:
         """Recorded since it began."""
         self.spec: SimulatorSpec | None = None
         self.slots: Slots | None = None
+        self._bind = settings.bind
         self.dispatcher = StepDispatcher(cores=settings.cores, tolerance=_TOLERANCE_STEPS / settings.chunk)
         windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
         self._recording = Recording(windows, settings.num_steps, on_batch)
@@ -80,6 +81,15 @@ class Rollout:
         """`count` windows of `batch` may be recorded, from weights of `min_version` on."""
         self._recording.admit(batch, count, min_version)
         self._offer_idle()
+        self._flush()
+
+    def retune(self, *, cores: tuple[int, ...], bind: bool, batch_size: int) -> None:
+        """Use other cores and ask for other batches from now on. Nothing is interrupted."""
+        if self._bind and not bind:
+            self._unbind(cores)
+        self._bind = bind
+        self.dispatcher.move(cores)
+        self._requests.batch_size = batch_size
         self._flush()
 
     def restart(self) -> None:
@@ -278,7 +288,7 @@ class Rollout:
         grants = self.dispatcher.dispatch()
         for index, core in grants:
             environment = self._environments[index]
-            if self.settings.bind and core != environment.core:
+            if self._bind and core != environment.core:
                 bind(environment.process.pid, (core,))
                 environment.core = core
             environment.began_s = time.monotonic()
@@ -290,6 +300,12 @@ class Rollout:
             else:
                 environment.process.step(self._quantum(index, environment), first=environment.executed == 0)
         return bool(grants)
+
+    def _unbind(self, cores: tuple[int, ...]) -> None:
+        for index in self.alive:
+            environment = self._environments[index]
+            bind(environment.process.pid, cores)
+            environment.core = None
 
     def _quantum(self, index: int, environment: EnvironmentState) -> int:
         left = self.settings.chunk - environment.executed

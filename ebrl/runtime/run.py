@@ -16,16 +16,19 @@ from ebrl.errors import EbrlError, Interrupted, UsageError
 from ebrl.graph.items import Weights
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
+from ebrl.graph.plan_file import check_plan
 from ebrl.graph.source import caller_place
 from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import ResumingRecorder, RunRecorder
 from ebrl.observe.run_config import RunConfig, changed_parameters
 from ebrl.observe.run_directory import RunDirectory
 from ebrl.planner.first_plan import first_plan
+from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import checkpoint
 from ebrl.runtime.cluster import Cluster
 from ebrl.runtime.driver import Driver, Iteration
 from ebrl.runtime.placement import Placement, place, ranked
+from ebrl.runtime.replanning import Replanning, applies
 from ebrl.runtime.request import Request
 from ebrl.runtime.signals import ending_in_order
 
@@ -37,24 +40,38 @@ def launch(
     graph: Graph,
     *,
     run_dir: str | Path | None = None,
-    schedule: str = "ebrl",
+    schedule: str | None = None,
     scheduler: str | None = None,
     seed: int = 0,
     resume: str | Path | None = None,
+    plan: Plan | None = None,
+    replan: bool = True,
     observers: Sequence[Observer] = (),
 ) -> Run:
     """Prepare a run of `graph`; it starts when the returned `Run` is entered.
 
     run_dir: where everything about the run is kept; default ``runs/<workflow>-<time>``.
-    schedule: ``ebrl`` has no barriers, ``sync`` has all of them.
+    schedule: ``ebrl`` has no barriers, ``sync`` has all of them; None takes that of the plan, or ``ebrl``.
     scheduler: address of a Dask scheduler whose nodes run ``ebrl worker``; None starts a cluster here.
     seed: the source of all randomness; a resumed run keeps its own.
     resume: directory of an earlier run, which goes on from its newest checkpoint.
+    plan: the plan to begin with, see `ebrl.graph.plan_file`; None makes one.
+    replan: whether the plan may change while the run goes on, see `ebrl.planner.feedback`. Where no staleness is
+        allowed it never does: results then do not depend on timing.
     observers: called with every `Event`.
 
     Raises UsageError for arguments that fit nothing, and when called while a workflow file is being imported.
     """
-    request = Request(graph=graph, run_dir=run_dir, schedule=schedule, scheduler=scheduler, seed=seed, resume=resume)
+    request = Request(
+        graph=graph,
+        run_dir=run_dir,
+        schedule=schedule or ("ebrl" if plan is None else plan.schedule),
+        scheduler=scheduler,
+        seed=seed,
+        resume=resume,
+        plan=plan,
+        replan=replan,
+    )
     request.check(caller_place())
     return Run(request, observers)
 
@@ -83,8 +100,9 @@ class Run:
 
     @property
     def plan(self) -> Plan:
+        """The one in force."""
         self._need_start()
-        return self._plan
+        return self._driver.plan
 
     @property
     def run_dir(self) -> Path:
@@ -167,10 +185,15 @@ class Run:
         self._cluster = self._stack.enter_context(Cluster(scheduler))
         pools = self._cluster.pools()
         nodes = ranked(pools)
-        self._plan = first_plan(self.graph, pools[nodes[0]], schedule)
+        self._plan = self._first_plan(pools[nodes[0]])
+        replanning = None
+        if self._request.replan and applies(self._plan, list(pools.values())):
+            replanning = Replanning(self.graph, self._plan, pools[nodes[0]], self._emit)
         self._record(RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler), saved)
         run = secrets.token_hex(4)
-        placement = Placement(graph=self.graph, plan=self._plan, pools=pools, places=place(self._plan, nodes))
+        placement = Placement(
+            graph=self.graph, plan=self._plan, pools=pools, places=place(self._plan, nodes), home=nodes[0]
+        )
         assignments = placement.assignments(
             run=run,
             label="" if scheduler is None else f"{run}:",
@@ -189,6 +212,7 @@ class Run:
             emit=self._emit,
             restored=saved,
             interrupted=self._wishes,
+            replanning=replanning,
         )
         self._emit(
             "started",
@@ -197,6 +221,13 @@ class Run:
             run_dir=str(self.run_dir),
             workers={worker.name: dict(worker.resources) for specs in workers.values() for worker in specs},
         )
+
+    def _first_plan(self, pool: ResourcePool) -> Plan:
+        given = self._request.plan
+        if given is None:
+            return first_plan(self.graph, pool, self._request.schedule)
+        check_plan(given, self.graph, pool)
+        return given
 
     def _claim_directory(self) -> checkpoint.Checkpoint | None:
         """Hold the run directory until the end; the checkpoint to go on from."""

@@ -132,6 +132,13 @@ class SimulationEngine:
         found: dict[int, Any] = self._take(answer)
         return found
 
+    def retune(self, assignment: Assignment) -> None:
+        """Follow the quota and the batches of a new plan. An engine that is not ready yet begins with them."""
+        self._assignment = assignment
+        quota, size = assignment.stage.quota, assignment.request_size
+        if (rollout := self._rollout) is not None:
+            rollout.loop.call(lambda: rollout.retune(cores=quota.cores, bind=quota.bound, batch_size=size))
+
     def _started(self) -> Rollout:
         self._ready.wait()
         if self._failure is not None:
@@ -158,9 +165,11 @@ class SimulationEngine:
         now, engine_s, simulators_s = time.monotonic(), time.process_time(), _cpu_s(rollout.pids())
         before, self._marks = self._marks, (now, engine_s, simulators_s)
         used_s = max(0.0, simulators_s - before[2])  # less than before where a process was replaced
-        available_s = len(rollout.settings.cores) * max(now - before[0], 1e-9)
+        cores = len(rollout.dispatcher.cores)
+        available_s = cores * max(now - before[0], 1e-9)
         return {
             "idle": max(0.0, 1.0 - used_s / available_s),
+            "cores": cores,
             "queue_depth": rollout.queue_depth(),
             "engine_cpu_s": engine_s - before[1],
             "simulator_cpu_s": used_s,

@@ -68,7 +68,8 @@ def advance(assignment: Assignment, batch: int, count: int, min_version: int) ->
     """Advance the resident simulators until `count` windows of `batch` are complete."""
     trajectories, telemetry = _simulation(assignment, batch).advance(batch, count, min_version)
     steps = sum(int(trajectory.steps.sum()) for trajectory in trajectories)
-    _tell(assignment, "rollout", batch=batch, env_steps=steps, **telemetry)
+    chunks = sum(len(trajectory.versions) for trajectory in trajectories)
+    _tell(assignment, "rollout", batch=batch, env_steps=steps, chunks=chunks, **telemetry)
     kept: list[Trajectory] = trajectories
     return kept
 
@@ -87,6 +88,21 @@ def serve(assignment: Assignment, weights: Weights) -> int:
     if telemetry is not None:
         _tell(assignment, "generation", **telemetry)
     return weights.version
+
+
+@task
+def measure(assignment: Assignment, batches: Sequence[int]) -> list[tuple[int, float]]:
+    """What a generation call takes, by batch size; served before anything else is."""
+    taken: list[tuple[int, float]] = _generation(assignment).measure(batches)
+    return taken
+
+
+@task
+def retune(assignment: Assignment) -> None:
+    """Let the resident engine of this worker follow the new plan that `assignment` tells of."""
+    engine = _residents.get(f"{assignment.run}/{assignment.worker}")
+    if engine is not None:  # else the task that makes it carries the plan
+        engine.retune(assignment)
 
 
 @task
@@ -132,6 +148,7 @@ def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> W
         stop=report.stop,
         train_s=time.monotonic() - began_s,
         cpu_s=time.process_time() - began_cpu_s,
+        threads=assignment.stage.quota.threads,
         staleness_mean=iteration - sum(versions) / len(versions) if versions else 0.0,
         staleness_max=iteration - min(versions, default=iteration),
     )

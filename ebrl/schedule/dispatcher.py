@@ -74,7 +74,7 @@ class StepDispatcher:
         grade = self._grade.get((environment, work), math.inf)
         entry = (urgency, -grade, self._tickets, environment)
         heapq.heappush(self._by_urgency, entry)
-        if (home := self._home.get(environment)) is not None:
+        if (home := self._home.get(environment)) in self._at_home:
             heapq.heappush(self._at_home[home], entry)
         self._by_arrival.append((self._dispatched, self._tickets, environment))
         if len(self._by_urgency) > 2 * len(self._ready) + _MOST_STALE:
@@ -83,7 +83,7 @@ class StepDispatcher:
     def finished(self, environment: int, elapsed_s: float, steps: int = 1) -> None:
         """The work that `dispatch` granted is done, of `steps` steps or one reset; its core is free."""
         core, work = self._running.pop(environment)
-        self._free[core] = None
+        self._release(core)
         latency_s = elapsed_s / max(steps, 1)
         key = environment, work
         before = self.latency_s.get(key, latency_s)
@@ -95,7 +95,17 @@ class StepDispatcher:
         self._ready.pop(environment, None)
         self._home.pop(environment, None)
         if (running := self._running.pop(environment, None)) is not None:
-            self._free[running[0]] = None
+            self._release(running[0])
+
+    def move(self, cores: tuple[int, ...]) -> None:
+        """From now on grant these cores only; what runs on others ends there."""
+        if not cores or len(set(cores)) < len(cores):
+            raise ValueError("a dispatcher needs at least one core, and each once")
+        busy = {core for core, _ in self._running.values()}
+        self._free = {core: None for core in (*self._free, *cores) if core in cores and core not in busy}
+        self._home = {environment: core for environment, core in self._home.items() if core in cores}
+        self._at_home = {core: self._at_home.get(core, []) for core in cores}
+        self.cores = cores
 
     def dispatch(self) -> list[tuple[int, int]]:
         """(environment, core) pairs to start now."""
@@ -118,6 +128,10 @@ class StepDispatcher:
     @property
     def running(self) -> int:
         return len(self._running)
+
+    def _release(self, core: int) -> None:
+        if core in self._at_home:  # else it was taken away meanwhile
+            self._free[core] = None
 
     def _judge(self, key: tuple[int, str], octave: float) -> None:
         typical = self._typical.get(key[1], octave)

@@ -38,7 +38,7 @@ def tables(draw: st.DrawFn, *, device: bool, batched: bool = True) -> CostTable:
             host = draw(st.floats(0.0, 0.2)) if device else took * quota
             memory = draw(st.sampled_from([0.0, 300.0, 600.0])) if device else 0.0
             points.append(Point(quota=quota, batch=batch, seconds=took, core_s=host, memory_mib=memory))
-    return CostTable(points=points)
+    return CostTable(points=tuple(points))
 
 
 @st.composite
@@ -165,7 +165,7 @@ def test_more_resources_are_never_worse(problem: Problem) -> None:
 def large(*, rendering: bool = False) -> Problem:
     def table(scale: float) -> CostTable:
         return CostTable(
-            points=[
+            points=tuple(
                 Point(
                     quota=quota,
                     batch=batch,
@@ -174,12 +174,12 @@ def large(*, rendering: bool = False) -> Problem:
                 )
                 for quota in (10, 25, 50, 75, 100)
                 for batch in (1, 8, 64)
-            ]
+            )
         )
 
-    simulation = {CPU: CostTable(points=[Point(quota=1, batch=1, seconds=0.4, core_s=0.4)])}
+    simulation = {CPU: CostTable(points=(Point(quota=1, batch=1, seconds=0.4, core_s=0.4),))}
     if rendering:
-        simulation["h100"] = CostTable(points=[Point(quota=100, batch=1, seconds=0.001, core_s=0)])
+        simulation["h100"] = CostTable(points=(Point(quota=100, batch=1, seconds=0.001, core_s=0),))
     return Problem(
         nodes=(
             Node(

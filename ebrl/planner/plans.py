@@ -1,0 +1,108 @@
+"""Between plans and the allocator's numbers: a plan as an allocation, and an allocation as the next plan."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from ebrl.graph.model import Graph, Node
+from ebrl.graph.plan import Plan, StagePlan
+from ebrl.planner.costs import StageCosts
+from ebrl.planner.first_plan import may_bind, stage_cores
+from ebrl.planner.predict import Prediction
+from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Core, Problem
+from ebrl.planner.problem import Node as Machine
+from ebrl.resources.pool import ResourcePool
+
+KINDS = (SIMULATION, GENERATION, TRAINING)
+
+
+def problem_of(
+    graph: Graph,
+    plan: Plan,
+    pool: ResourcePool,
+    *,
+    simulation: StageCosts,
+    generation: StageCosts,
+    training: StageCosts,
+    iteration: int,
+    others_core_s: float = 0.0,
+) -> Problem:
+    """What the allocator may decide for `graph` on one machine without GPUs.
+
+    Whatever the author of a stage fixed (``cpus=``, ``batch_size=``) stays fixed. iteration: chunk-steps of one
+    training iteration.
+    """
+    nodes = {kind: graph.of_kind(kind)[0] for kind in KINDS}
+    pinned = {}
+    for kind in (GENERATION, TRAINING):
+        if (cpus := nodes[kind].stage.resources.cpus) is not None:
+            pinned[f"{kind}_threads"] = max(1, int(cpus))
+    if nodes[GENERATION].options["batch_size"]:
+        pinned["batch"] = int(nodes[GENERATION].options["batch_size"])
+    return Problem(
+        nodes=(Machine(cores=pool.cores),),
+        simulation=simulation,
+        generation=generation,
+        training=training,
+        environments=int(nodes[SIMULATION].options["num_envs"]),
+        iteration=iteration,
+        others_core_s=others_core_s,
+        barriers=plan.schedule == "sync",
+        core_quotas={kind: _here(stage_cores(node, pool)) for kind, node in nodes.items() if _limited(node)},
+        pinned=pinned,
+    )
+
+
+def allocation_of(plan: Plan, problem: Problem) -> Allocation:
+    """`plan` in the allocator's words. Cores that a stage would have anyway are left out."""
+    stages = {kind: _stage(plan, kind) for kind in KINDS}
+    cores = {kind: _here(stage.quota.cores) for kind, stage in stages.items()}
+    usual = {SIMULATION: problem.cores, GENERATION: problem.first_cores, TRAINING: problem.first_cores}
+    usual |= problem.core_quotas
+    return Allocation(
+        generation_replicas=stages[GENERATION].replicas,
+        batch=stages[GENERATION].batch_size,
+        generation_threads=stages[GENERATION].quota.threads,
+        training_threads=stages[TRAINING].quota.threads,
+        cores={kind: held for kind, held in cores.items() if held != usual[kind]},
+    )
+
+
+def changed(plan: Plan, allocation: Allocation, graph: Graph, pool: ResourcePool, predicted: Prediction) -> Plan:
+    """The next epoch of `plan`, with what `allocation` says."""
+    stages = tuple(_changed(stage, allocation, graph.nodes[stage.name], pool) for stage in plan.stages)
+    return attrs.evolve(plan, epoch=plan.epoch + 1, stages=stages, predicted=predicted.rate)
+
+
+def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: ResourcePool) -> StagePlan:
+    held = allocation.cores.get(stage.kind)
+    cores = stage_cores(node, pool) if held is None else tuple(sorted(core for _, core in held))
+    bound = may_bind(node, pool) if held is None else stage.quota.bound
+    threads = {GENERATION: allocation.generation_threads, TRAINING: allocation.training_threads}
+    quota = attrs.evolve(stage.quota, cores=cores, bound=bound, threads=threads.get(stage.kind, stage.quota.threads))
+    if stage.kind not in KINDS:
+        return stage
+    return attrs.evolve(
+        stage, quota=quota, batch_size=allocation.batch if stage.kind == GENERATION else stage.batch_size
+    )
+
+
+def chunks_per_iteration(graph: Graph, plan: Plan) -> int:
+    """Chunk-steps that a training iteration consumes at most: windows of `num_steps` chunk-steps each."""
+    simulation = graph.of_kind("simulation")[0]
+    return _stage(plan, TRAINING).batch_size * int(simulation.options["num_steps"])
+
+
+def _stage(plan: Plan, kind: str) -> StagePlan:
+    return next(stage for stage in plan.stages if stage.kind == kind)
+
+
+def _limited(node: Node) -> bool:
+    cpus = node.stage.resources.cpus
+    return cpus is not None and math.ceil(cpus) > 0
+
+
+def _here(cores: tuple[int, ...]) -> frozenset[Core]:
+    return frozenset(("", core) for core in cores)
