@@ -22,6 +22,7 @@ from ebrl.observe.recorder import ResumingRecorder, RunRecorder
 from ebrl.observe.run_config import RunConfig, changed_parameters
 from ebrl.observe.run_directory import RunDirectory
 from ebrl.planner.allocate import first_plan
+from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import checkpoint
 from ebrl.runtime.cluster import Cluster
 from ebrl.runtime.driver import Driver, Iteration
@@ -42,6 +43,7 @@ def launch(
     seed: int = 0,
     resume: str | Path | None = None,
     observers: Sequence[Observer] = (),
+    resources: ResourcePool | None = None,
 ) -> Run:
     """Prepare a run of `graph`; it starts when the returned `Run` is entered.
 
@@ -51,10 +53,19 @@ def launch(
     seed: the source of all randomness; a resumed run keeps its own.
     resume: directory of an earlier run, which goes on from its newest checkpoint.
     observers: called with every `Event`.
+    resources: the part of this machine to use, ``ResourcePool.discover(cores="0-7")``; None is all of it.
 
     Raises UsageError for arguments that fit nothing, and when called while a workflow file is being imported.
     """
-    request = Request(graph=graph, run_dir=run_dir, schedule=schedule, scheduler=scheduler, seed=seed, resume=resume)
+    request = Request(
+        graph=graph,
+        run_dir=run_dir,
+        schedule=schedule,
+        scheduler=scheduler,
+        seed=seed,
+        resume=resume,
+        resources=resources,
+    )
     request.check(caller_place())
     return Run(request, observers)
 
@@ -164,7 +175,7 @@ class Run:
     def _start(self) -> None:
         schedule, scheduler = self._request.schedule, self._request.scheduler
         saved = self._claim_directory()
-        self._cluster = self._stack.enter_context(Cluster(scheduler))
+        self._cluster = self._stack.enter_context(Cluster(scheduler, self._request.resources))
         pools = self._cluster.pools()
         nodes = ranked(pools)
         self._plan = first_plan(self.graph, pools[nodes[0]], schedule)
