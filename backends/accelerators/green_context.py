@@ -52,7 +52,8 @@ class GreenContexts:
         return {"CUDA_VISIBLE_DEVICES": share.device}
 
     def apply(self, share: Share) -> None:
-        """Bound the kernels that this thread launches from now on; with the whole device no longer. Needs torch with CUDA."""
+        """Bound the kernels that this thread launches from now on; with a share of the whole device, no longer.
+        Needs torch with CUDA."""
         if (former := getattr(self._of_thread, "context", None)) is not None:
             former.pop_context()
             self._of_thread.context = None

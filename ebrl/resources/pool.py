@@ -11,7 +11,7 @@ import attrs
 import psutil
 
 from ebrl.resources import narrowing
-from ebrl.resources.affinity import supported
+from ebrl.resources.affinity import allowed, supported
 from ebrl.resources.cgroup import Limits, read_limits
 from ebrl.resources.gpus import Gpu, visible_gpus
 from ebrl.resources.topology import Topology, read_topology
@@ -63,7 +63,7 @@ class ResourcePool:
         Raises PlanError for what this process may not use or does not exist, UsageError for what cannot be read.
         """
         limits, topology = read_limits(Path(root), Path(membership)), read_topology(Path(system))
-        mask = _affinity() if affinity is None else affinity
+        mask = allowed() if affinity is None else affinity
         wanted = narrowing.cores(cores, mask)
         total = psutil.virtual_memory().total // 2**20 if physical_mib is None else physical_mib
         most = total if limits.memory_mib is None else min(total, limits.memory_mib)
@@ -80,9 +80,3 @@ class ResourcePool:
 
 def _affordable(limits: Limits, cores: int) -> int:
     return cores if limits.cpus is None else max(1, min(cores, int(limits.cpus)))
-
-
-def _affinity() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
