@@ -37,6 +37,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the workflow. Can be repeated."),
 ]
+PROFILED = ("simulation", "generation", "training")
 Schedule = Annotated[str | None, typer.Option(metavar="|".join(SCHEDULES), help="Barriers: ebrl has none, sync all.")]
 
 
@@ -171,6 +172,45 @@ def plan(target: Target, settings: Settings = None, schedule: Schedule = None) -
 
     chosen = first_plan(_graph(target, settings), ResourcePool.discover(), schedule or SCHEDULES[0])
     Console().print(plan_table(chosen))
+
+
+@app.command()
+@reported
+def profile(
+    target: Target,
+    settings: Settings = None,
+    stage: Annotated[
+        list[str] | None, typer.Option(metavar="|".join(PROFILED), help="Only this one. Can be repeated.")
+    ] = None,
+    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1.0, help="Time for all measurements.")] = 120.0,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", parser=_folder, help="Where to keep it; otherwise profiles.")
+    ] = None,
+) -> None:
+    """Measure what the stages of a workflow cost on this machine, each alone and all together."""
+    from rich.console import Console
+
+    from ebrl.observe.profile_table import ProfileProgress, profile_table
+    from ebrl.observe.records import write_json
+    from ebrl.runtime.profiling import profile as measure
+
+    for name in stage or ():
+        if name not in PROFILED:
+            raise UsageError(f"there is no stage kind {name!r}", hint=did_you_mean(name, PROFILED))
+    graph, console = _graph(target, settings), Console()
+    with ProfileProgress(console) as display:
+        found = measure(
+            graph,
+            stages=tuple(stage or PROFILED),
+            budget_s=budget,
+            on_point=display.point,
+            on_phase=display.phase,
+        )
+    folder = to or Path("profiles")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / found.file_name, found)
+    console.print(profile_table(found))
+    print(f"profile: {folder / found.file_name}")
 
 
 @app.command()

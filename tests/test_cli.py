@@ -142,7 +142,15 @@ def test_run_prints_iterations_and_the_summary(flow: Path, launch: Callable[...,
     assert "success     50 %" in result.stdout and "checkpoint  runs/x/checkpoints/1" in result.stdout
     assert fake.graph is not None and fake.graph.parameters == {"num_envs": 8, "max_staleness": 1}
     options = {name: value for name, value in fake.options.items() if name != "observers"}
-    assert options == {"run_dir": Path("out"), "schedule": "sync", "scheduler": None, "seed": 7, "resume": None}
+    assert options == {
+        "run_dir": Path("out"),
+        "schedule": "sync",
+        "scheduler": None,
+        "seed": 7,
+        "resume": None,
+        "plan": None,
+        "replan": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,13 @@ class ResourcePool:
     """Whether processes can be bound to cores."""
     topology: Topology = Topology()
     """Physical cores and NUMA nodes of the whole machine, as far as they are known."""
+
+    @property
+    def machine(self) -> str:
+        """CPU model, number of cores and GPUs: what profiles are named after."""
+        names = [gpu.name or gpu.uuid for gpu in self.gpus]
+        devices = [f"{names.count(name)}x {name}" for name in dict.fromkeys(names)]
+        return ", ".join([f"{_cpu_model()} {len(self.cores)} cores", *devices])
 
     @classmethod
     def discover(
@@ -80,3 +89,11 @@ class ResourcePool:
 
 def _affordable(limits: Limits, cores: int) -> int:
     return cores if limits.cpus is None else max(1, min(cores, int(limits.cpus)))
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

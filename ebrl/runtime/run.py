@@ -108,6 +108,12 @@ class Run:
         return self._driver.plan
 
     @property
+    def driver(self) -> Driver:
+        """For those who measure a run."""
+        self._need_start()
+        return self._driver
+
+    @property
     def run_dir(self) -> Path:
         self._need_start()
         return self._directory.path

@@ -1,0 +1,272 @@
+"""Profiling: a real run for its first iterations, then each of its stages alone, in the workers of that run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import attrs
+
+from ebrl.graph.model import Graph, PolicyRef, SimulatorRef
+from ebrl.graph.plan import Plan
+from ebrl.observe.run_config import installed_versions
+from ebrl.planner.costs import CPU
+from ebrl.planner.feedback import Measurement
+from ebrl.planner.plans import chunks_per_iteration
+from ebrl.planner.predict import simulation_work
+from ebrl.planner.profile import Measured, Profile, explore
+from ebrl.planner.samples import summary
+from ebrl.resources.pool import ResourcePool
+from ebrl.runtime import tasks
+from ebrl.runtime.run import Run, launch
+
+STAGES = ("simulation", "generation", "training")
+NARROW = 0.03
+"""Repeat until the median is known this well, in 95 of 100 cases."""
+_TOGETHER = 12  # iterations of the whole pipeline; the first of them still start things
+_STARTING = 4
+_MOST_CALLS = 400
+
+Told = Callable[[str, Measured], None]
+
+
+def profile(
+    graph: Graph,
+    *,
+    stages: tuple[str, ...] = STAGES,
+    budget_s: float = 120.0,
+    on_point: Told = lambda stage, measured: None,
+    on_phase: Callable[[str], None] = lambda phase: None,
+) -> Profile:
+    """Measure what the stages of `graph` cost on this machine.
+
+    budget_s: for all points together; what is left of the grid then stays unmeasured. on_point: hears of every point,
+    on_phase: of what begins. Raises what the run itself raises.
+    """
+    began_s = time.monotonic()
+    with _run(graph) as run:
+        on_phase("the whole pipeline")
+        together = _together(run)
+        ports = run.driver.pause()
+        measuring = _Measuring(run, ports, Budget(began_s=began_s, seconds=budget_s), on_point)
+        found: dict[str, tuple[Measured, ...]] = {}
+        for stage in stages:
+            on_phase(stage)
+            found[stage] = tuple(getattr(measuring, stage)())
+        alone = _profile(run, found)
+    return attrs.evolve(alone, together=_ratios(alone, together, run.plan))
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Budget:
+    """Time that measuring may take."""
+
+    began_s: float
+    seconds: float
+
+    @property
+    def spent(self) -> bool:
+        return time.monotonic() - self.began_s > self.seconds
+
+
+@contextmanager
+def _run(graph: Graph) -> Iterator[Run]:
+    """A run whose directory goes with it, and whose plan stays as it is."""
+    with (
+        TemporaryDirectory(prefix="ebrl-profile-") as folder,
+        launch(graph, run_dir=Path(folder) / "run", replan=False) as run,
+    ):
+        yield run
+
+
+def _together(run: Run) -> list[tuple[Measurement, float]]:
+    """What the stages could do while all were at work, with the mean batch of generation."""
+    found = []
+    name = run.graph.of_kind("generation")[0].name
+    for number, iteration in enumerate(run):
+        measured = run.driver.account.measured
+        if number >= _STARTING and measured is not None:
+            found.append((measured, iteration.stats[f"{name}/batch_size"]))
+        if number + 1 >= _TOGETHER:
+            break
+    return found
+
+
+@attrs.define
+class _Measuring:
+    """One method per stage; each explores its grid."""
+
+    run: Run
+    ports: dict[str, Any]
+    budget: Budget
+    on_point: Told
+
+    def simulation(self) -> list[Measured]:
+        cores = _stage(self.run.plan, "simulation").quota.cores
+        options = self.run.graph.of_kind("simulation")[0].options
+        most = min(len(cores), int(options["num_envs"]))
+        found: list[Measured] = []
+
+        def rate(count: int) -> float:
+            found.append(self._simulated(cores[:count], int(options["num_envs"])))
+            return found[-1].rate
+
+        explore(1, most, rate)
+        return found
+
+    def _simulated(self, cores: tuple[int, ...], windows: int) -> Measured:
+        """Windows of all environments, again and again until the rate is known."""
+        times, chunks, core_s, latencies, memory = [], 0, 0.0, [], 0.0
+        self._ask("simulation", tasks.measure_simulation, cores, windows)  # resets and caches
+        while True:
+            recorded = self._ask("simulation", tasks.measure_simulation, cores, windows)
+            times.append(recorded.wall_s / recorded.chunks)
+            chunks, core_s = chunks + recorded.chunks, core_s + recorded.core_s
+            latencies += recorded.latencies_s
+            memory = max(memory, recorded.memory_mib)
+            if _known(times, self.budget):
+                break
+        median, latency = summary(times), summary(latencies)
+        return self._told("simulation", Measured(
+            resource=CPU, quota=len(cores), batch=1, rate=1 / median.p50_s, mean_s=latency.mean_s,
+            p50_s=latency.p50_s, p99_s=latency.p99_s, seconds=median.p50_s, core_s=core_s / chunks,
+            memory_mib=memory, calls=chunks, interval=median.interval,
+        ))  # fmt: skip
+
+    def generation(self) -> list[Measured]:
+        environments = int(self.run.graph.of_kind("simulation")[0].options["num_envs"])
+        own = _stage(self.run.plan, "generation").quota
+        return self._over_threads("generation", own.threads, lambda threads: (1, environments, self._calls_at(threads)))
+
+    def _calls_at(self, threads: int) -> Callable[[int], Measured]:
+        def measure(batch: int) -> Measured:
+            return self._called("generation", batch, threads, lambda n: (tasks.measure_generation, batch, n, threads))
+
+        return measure
+
+    def training(self) -> list[Measured]:
+        plan = self.run.plan
+        windows, iteration = _stage(plan, "training").batch_size, chunks_per_iteration(self.run.graph, plan)
+
+        def at(threads: int) -> Callable[[int], Measured]:
+            def measure(items: int) -> Measured:
+                chunks = max(1, round(iteration * items / windows))
+                return self._called(
+                    "training", chunks, threads, lambda n: (tasks.measure_training, self.ports, items, n, threads)
+                )
+
+            return measure
+
+        low = max(1, windows // 2)
+        return self._over_threads("training", _stage(plan, "training").quota.threads, lambda t: (low, windows, at(t)))
+
+    def _over_threads(
+        self, stage: str, planned: int, grid: Callable[[int], tuple[int, int, Callable[[int], Measured]]]
+    ) -> list[Measured]:
+        """All batch sizes with one thread, with those of the plan, and with more while that makes it faster."""
+        most = len(_stage(self.run.plan, stage).quota.cores)
+        found: list[Measured] = []
+        threads, best = 1, math.inf
+        while threads <= most and not (found and self.budget.spent):
+            row: list[Measured] = []
+            low, high, measure = grid(threads)
+
+            def seconds(batch: int, row: list[Measured] = row, measure: Any = measure) -> float:
+                row.append(measure(batch))
+                return row[-1].seconds
+
+            explore(low, high, seconds)
+            found += row
+            fastest = max(row, key=lambda entry: entry.batch).seconds
+            if threads >= planned and fastest > 0.9 * best:
+                break
+            best, threads = min(best, fastest), 2 * threads
+        return found
+
+    def _called(self, stage: str, batch: int, threads: int, question: Callable[[int], tuple[Any, ...]]) -> Measured:
+        times: list[float] = []
+        core_s, calls, memory = 0.0, 3, 0.0
+        self._ask(stage, *question(2))  # warms up
+        while True:
+            timed = self._ask(stage, *question(calls))
+            times += timed.seconds
+            core_s, memory = core_s + timed.core_s * calls, max(memory, timed.memory_mib)
+            if _known(times, self.budget):
+                break
+            calls = min(4 * calls, 50)
+        found = summary(times)
+        return self._told(stage, Measured(
+            resource=CPU, quota=threads, batch=batch, rate=batch / found.p50_s, mean_s=found.mean_s,
+            p50_s=found.p50_s, p99_s=found.p99_s, seconds=found.p50_s, core_s=core_s / len(times),
+            memory_mib=memory, calls=len(times), interval=found.interval,
+        ))  # fmt: skip
+
+    def _ask(self, stage: str, *question: Any) -> Any:
+        return self.run.driver.ask(stage, *question)
+
+    def _told(self, stage: str, measured: Measured) -> Measured:
+        self.on_point(stage, measured)
+        return measured
+
+
+def _known(times: list[float], budget: Budget) -> bool:
+    return len(times) >= 3 and (summary(times).interval <= NARROW or len(times) >= _MOST_CALLS or budget.spent)
+
+
+def described(graph: Graph, plan: Plan, pool: ResourcePool) -> dict[str, Any]:
+    """What a profile of `graph` on this machine says about itself, see `Profile`."""
+    simulator = graph.of_kind("simulation")[0].reference(SimulatorRef)
+    policy = graph.of_kind("generation")[0].reference(PolicyRef)
+    options = {} if policy is None else policy[1].options
+    return {
+        "machine": pool.machine,
+        "cores": len(pool.cores),
+        "simulator": "none" if simulator is None else str(simulator[1]),
+        "policy": "none" if policy is None else f"{policy[1].backend}({_options(options)})",
+        "versions": dict(installed_versions()),
+        "environments": int(graph.of_kind("simulation")[0].options["num_envs"]),
+        "chunk": int(options.get("chunk", 1)),
+        "iteration": chunks_per_iteration(graph, plan),
+    }
+
+
+def _options(options: Any) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+
+
+def _profile(run: Run, found: dict[str, tuple[Measured, ...]]) -> Profile:
+    return Profile(
+        workflow=run.graph.name,
+        created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        stages=found,
+        **described(run.graph, run.plan, ResourcePool.discover()),
+    )
+
+
+def _ratios(alone: Profile, together: list[tuple[Measurement, float]], plan: Plan) -> dict[str, float]:
+    """How much more each stage needed while all were at work."""
+    if not together:
+        return {}
+    cores = len(_stage(plan, "simulation").quota.cores)
+    batch = sum(size for _, size in together) / len(together)
+    said: dict[str, float] = {}
+    for name in alone.stages:
+        table = alone.costs(name).on(CPU)
+        assert table is not None
+        if name == "simulation":
+            said[name] = simulation_work(table, cores) / cores
+        else:
+            size = alone.iteration if name == "training" else max(1, round(batch))
+            threads = _stage(plan, name).quota.threads
+            said[name] = table.core_s(threads, size) / size / threads
+    seen = {name: summary([1.0 / getattr(row, f"{name}_rate") for row, _ in together]).p50_s for name in said}
+    return {name: seen[name] / said[name] for name in said}
+
+
+def _stage(plan: Plan, kind: str) -> Any:
+    return next(stage for stage in plan.stages if stage.kind == kind)
