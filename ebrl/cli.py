@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import wraps
+from json import JSONEncoder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ebrl.graph.model import Graph
     from ebrl.graph.plan import Plan
     from ebrl.observe.run_config import RunConfig
+    from ebrl.planner.profile import Profile
+    from ebrl.resources.pool import ResourcePool
 
 app = typer.Typer(
     name="ebrl",
@@ -45,6 +48,12 @@ def _folder(text: str) -> Path:
     if not text.strip():
         raise typer.BadParameter("the name is empty")
     return Path(text)
+
+
+ProfileFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", parser=_folder, help="Costs of the stages, as `ebrl profile` measured them."),
+]
 
 
 def reported(command: Callable[..., None]) -> Callable[..., None]:
@@ -114,6 +123,7 @@ def run(
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", parser=_folder, help="Begin with this plan, as `ebrl plan` wrote it.")
     ] = None,
+    profile: ProfileFile = None,
     replan: Annotated[bool, typer.Option("--replan/--no-replan", help="Let the plan change under way.")] = True,
     record_video: Annotated[
         str | None, typer.Option(metavar="every=N", help="Film an episode in the evaluation of every N-th iteration.")
@@ -147,6 +157,7 @@ def run(
         seed=seed or 0,
         resume=resume,
         plan=_plan(plan),
+        profile=_profile(profile),
         replan=replan,
     )
 
@@ -161,17 +172,45 @@ def check(target: Target, settings: Settings = None) -> None:
 
 @app.command()
 @reported
-def plan(target: Target, settings: Settings = None, schedule: Schedule = None) -> None:
-    """Show stages, quotas, batch sizes and loops as they would run on this machine."""
+def plan(
+    target: Target,
+    settings: Settings = None,
+    schedule: Schedule = None,
+    profile: ProfileFile = None,
+    machine: Annotated[
+        str | None, typer.Option(metavar="CORES", help="Plan for so many cores instead of this machine's.")
+    ] = None,
+    diff: Annotated[
+        Path | None, typer.Option(metavar="PLAN", parser=_folder, help="Say how it differs from this plan.json.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as a file for `ebrl run --plan`.")] = False,
+) -> None:
+    """Show stages, quotas, batch sizes and loops as they would run, and what a profile says of them."""
     _check_schedule(schedule)
     from rich.console import Console
 
-    from ebrl.observe.plan_table import plan_table
+    from ebrl.graph.plan_file import differences
+    from ebrl.observe.plan_table import explanation_lines, plan_table
+    from ebrl.observe.records import plain
+    from ebrl.planner.explain import explained, planned, profiled_problem
     from ebrl.planner.first_plan import first_plan
-    from ebrl.resources.pool import ResourcePool
 
-    chosen = first_plan(_graph(target, settings), ResourcePool.discover(), schedule or SCHEDULES[0])
-    Console().print(plan_table(chosen))
+    graph, pool, before = _graph(target, settings), _pool(machine), _plan(diff)
+    chosen, found = first_plan(graph, pool, schedule or SCHEDULES[0]), _profile(profile)
+    lines: list[str] = []
+    if found is not None:
+        problem = profiled_problem(graph, chosen, pool, found)
+        chosen, answer = planned(graph, chosen, pool, problem)
+        lines = list(explanation_lines(explained(problem, answer, found.chunk)))
+        lines += [f"note: {doubt}" for doubt in _doubts(found, graph, chosen, pool)]
+    if json:
+        print(JSONEncoder(indent=1).encode(plain(chosen)))
+    elif before is not None:
+        print("\n".join(differences(before, chosen)) or "no difference")
+    else:
+        Console().print(plan_table(chosen))
+        for line in lines:
+            Console().print(line, markup=False, highlight=False)
 
 
 @app.command()
@@ -296,6 +335,31 @@ def _plan(path: Path | None) -> Plan | None:
     from ebrl.graph.plan_file import read_plan
 
     return read_plan(path)
+
+
+def _profile(path: Path | None) -> Profile | None:
+    if path is None:
+        return None
+    from ebrl.planner.profile import read_profile
+
+    return read_profile(path)
+
+
+def _doubts(profile: Profile, graph: Graph, plan: Plan, pool: ResourcePool) -> list[str]:
+    from ebrl.planner.profile import doubts
+    from ebrl.runtime.described import described
+
+    return list(doubts(profile, described(graph, plan, pool)))
+
+
+def _pool(cores: str | None) -> ResourcePool:
+    from ebrl.resources.pool import ResourcePool
+
+    if cores is None:
+        return ResourcePool.discover()
+    if not cores.isdecimal() or int(cores) < 1:
+        raise UsageError(f"--machine is {cores!r}", hint="write a number of cores, for example --machine 64")
+    return ResourcePool(cores=tuple(range(int(cores))))
 
 
 def _launch(graph: Graph, **options: Any) -> None:

@@ -149,6 +149,7 @@ def test_run_prints_iterations_and_the_summary(flow: Path, launch: Callable[...,
         "seed": 7,
         "resume": None,
         "plan": None,
+        "profile": None,
         "replan": True,
     }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ebrl.graph.plan import Plan, StagePlan
+from ebrl.planner.explain import Explanation
 from ebrl.resources.topology import core_ranges
 
 
@@ -30,6 +33,18 @@ def plan_table(plan: Plan) -> RenderableType:
     barriers = "every iteration and every chunk" if plan.step_barrier else "none"
     head = f"{plan.workflow}, schedule {plan.schedule}, staleness at most {plan.max_staleness}, barriers: {barriers}"
     return Group(Text(head), table, *below)
+
+
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """What the planner expects of a plan, and why."""
+    found = explanation.prediction
+    steps = "" if explanation.chunk == 1 else f" ({found.rate * explanation.chunk:,.0f} environment steps/s)"
+    yield f"expected: {found.rate:,.0f} chunk-steps/s{steps}, bounded by {found.bottleneck}"
+    yield "idle: " + ", ".join(f"{stage} {1 - share:.0%}" for stage, share in found.busy.items())
+    yield "alone each would allow: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in found.limits.items())
+    yield "more: " + ", ".join(f"{name} {gain:+.0%}" for name, gain in explanation.more.items())
+    if not explanation.exact:
+        yield "note: so many devices are not searched exhaustively; a better plan may exist"
 
 
 def _row(stage: StagePlan) -> tuple[str, ...]:

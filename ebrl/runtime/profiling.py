@@ -12,9 +12,8 @@ from typing import Any
 
 import attrs
 
-from ebrl.graph.model import Graph, PolicyRef, SimulatorRef
+from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
-from ebrl.observe.run_config import installed_versions
 from ebrl.planner.costs import CPU
 from ebrl.planner.feedback import Measurement
 from ebrl.planner.plans import chunks_per_iteration
@@ -23,6 +22,7 @@ from ebrl.planner.profile import Measured, Profile, explore
 from ebrl.planner.samples import summary
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import tasks
+from ebrl.runtime.described import described
 from ebrl.runtime.run import Run, launch
 
 STAGES = ("simulation", "generation", "training")
@@ -216,27 +216,6 @@ class _Measuring:
 
 def _known(times: list[float], budget: Budget) -> bool:
     return len(times) >= 3 and (summary(times).interval <= NARROW or len(times) >= _MOST_CALLS or budget.spent)
-
-
-def described(graph: Graph, plan: Plan, pool: ResourcePool) -> dict[str, Any]:
-    """What a profile of `graph` on this machine says about itself, see `Profile`."""
-    simulator = graph.of_kind("simulation")[0].reference(SimulatorRef)
-    policy = graph.of_kind("generation")[0].reference(PolicyRef)
-    options = {} if policy is None else policy[1].options
-    return {
-        "machine": pool.machine,
-        "cores": len(pool.cores),
-        "simulator": "none" if simulator is None else str(simulator[1]),
-        "policy": "none" if policy is None else f"{policy[1].backend}({_options(options)})",
-        "versions": dict(installed_versions()),
-        "environments": int(graph.of_kind("simulation")[0].options["num_envs"]),
-        "chunk": int(options.get("chunk", 1)),
-        "iteration": chunks_per_iteration(graph, plan),
-    }
-
-
-def _options(options: Any) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
 
 
 def _profile(run: Run, found: dict[str, tuple[Measured, ...]]) -> Profile:

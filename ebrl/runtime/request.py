@@ -14,6 +14,7 @@ from ebrl.graph.model import Graph
 from ebrl.graph.plan import SCHEDULES, Plan
 from ebrl.graph.workflow import Workflow
 from ebrl.observe.run_config import LARGEST_SEED
+from ebrl.planner.profile import Profile
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.placement import INSIDE
 
@@ -30,6 +31,7 @@ class Request:
     resume: str | Path | None
     resources: ResourcePool | None = None
     plan: Plan | None = None
+    profile: Profile | None = None
     replan: bool = True
 
     def check(self, place: str) -> None:
@@ -50,6 +52,8 @@ class Request:
             refuse(f"seed must be a whole number from 0 to {LARGEST_SEED}, got {seed!r}", "left out, it is 0")
         if self.schedule not in SCHEDULES:
             refuse(f"there is no schedule {self.schedule!r}", did_you_mean(str(self.schedule), SCHEDULES))
+        if self.plan is not None and self.profile is not None:
+            refuse("a plan cannot be combined with a profile", "a profile makes a plan; leave one out")
         if self.plan is not None and self.plan.schedule != self.schedule:
             refuse(f"the plan has the schedule {self.plan.schedule!r}, asked for is {self.schedule!r}", "leave one out")
         for name in ("run_dir", "resume"):

@@ -22,7 +22,10 @@ from ebrl.observe.events import Event, Observer
 from ebrl.observe.recorder import ResumingRecorder, RunRecorder
 from ebrl.observe.run_config import RunConfig, changed_parameters
 from ebrl.observe.run_directory import RunDirectory
+from ebrl.planner.explain import planned, profiled_problem
 from ebrl.planner.first_plan import first_plan
+from ebrl.planner.problem import Problem
+from ebrl.planner.profile import Profile
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import checkpoint
 from ebrl.runtime.cluster import Cluster
@@ -45,6 +48,7 @@ def launch(
     seed: int = 0,
     resume: str | Path | None = None,
     plan: Plan | None = None,
+    profile: Profile | None = None,
     replan: bool = True,
     resources: ResourcePool | None = None,
     observers: Sequence[Observer] = (),
@@ -57,6 +61,7 @@ def launch(
     seed: the source of all randomness; a resumed run keeps its own.
     resume: directory of an earlier run, which goes on from its newest checkpoint.
     plan: the plan to begin with, see `ebrl.graph.plan_file`; None makes one.
+    profile: costs of the stages, see `ebrl.runtime.profiling`: the plan is made from them, and corrected by them.
     replan: whether the plan may change while the run goes on, see `ebrl.planner.feedback`. Where no staleness is
         allowed it never does: results then do not depend on timing.
     resources: the part of this machine to use, ``ResourcePool.discover(cores="0-7")``; None is all of it.
@@ -72,6 +77,7 @@ def launch(
         seed=seed,
         resume=resume,
         plan=plan,
+        profile=profile,
         replan=replan,
         resources=resources,
     )
@@ -194,10 +200,10 @@ class Run:
         self._cluster = self._stack.enter_context(Cluster(scheduler, self._request.resources))
         pools = self._cluster.pools()
         nodes = ranked(pools)
-        self._plan = self._first_plan(pools[nodes[0]])
+        self._plan, problem = self._first_plan(pools[nodes[0]])
         replanning = None
         if self._request.replan and applies(self._plan, list(pools.values())):
-            replanning = Replanning(self.graph, self._plan, pools[nodes[0]], self._emit)
+            replanning = Replanning(self.graph, self._plan, pools[nodes[0]], self._emit, problem)
         self._record(RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler), saved)
         run = secrets.token_hex(4)
         placement = Placement(
@@ -231,12 +237,17 @@ class Run:
             workers={worker.name: dict(worker.resources) for specs in workers.values() for worker in specs},
         )
 
-    def _first_plan(self, pool: ResourcePool) -> Plan:
-        given = self._request.plan
-        if given is None:
-            return first_plan(self.graph, pool, self._request.schedule)
-        check_plan(given, self.graph, pool)
-        return given
+    def _first_plan(self, pool: ResourcePool) -> tuple[Plan, Problem | None]:
+        """The plan to begin with, and what a profile says of the costs."""
+        given, profile = self._request.plan, self._request.profile
+        if given is not None:
+            check_plan(given, self.graph, pool)
+            return given, None
+        plan = first_plan(self.graph, pool, self._request.schedule)
+        if profile is None:
+            return plan, None
+        problem = profiled_problem(self.graph, plan, pool, profile)
+        return planned(self.graph, plan, pool, problem)[0], problem
 
     def _claim_directory(self) -> checkpoint.Checkpoint | None:
         """Hold the run directory until the end; the checkpoint to go on from."""
