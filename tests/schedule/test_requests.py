@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ebrl.runtime.requests import Requests
 from ebrl.schedule.barriers import StepBarrier
+from ebrl.schedule.requests import Requests
 
 
 class Listening:
