@@ -29,6 +29,9 @@ class Measurement:
     simulation_rate: float
     generation_rate: float
     training_rate: float
+    batch: float = 0.0
+    """Mean requests of the generation calls behind `generation_rate`; 0 where that is not known. While cores are
+    hungry, calls are smaller than planned, and so is the rate that they show."""
 
     @property
     def rollout_rate(self) -> float:
