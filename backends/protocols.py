@@ -176,3 +176,104 @@ class ActorCritic(Policy, Protocol):
     def update_normalization(self, observations: Mapping[str, Any]) -> None:
         """Take observations [N, ...] into the running statistics; at no other time may these change."""
         ...
+
+
+class Device(Protocol):
+    """What an accelerator backend reads of a GPU or MIG instance, such as `ebrl.resources.gpus.Gpu`."""
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def mig(self) -> bool:
+        """An instance of a partitioned GPU."""
+        ...
+
+    @property
+    def sm_count(self) -> int | None:
+        """Streaming multiprocessors; None where unknown."""
+        ...
+
+    @property
+    def compute_capability(self) -> tuple[int, int] | None: ...
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process, or one stage of a shared process, may use. Raises ValueError for an impossible one."""
+
+    device: str = ""
+    """UUID of the device; empty for a share of the CPU alone."""
+    sm_percent: float = 100.0
+    """Per cent of the device's streaming multiprocessors, over 0."""
+    memory_mib: int | None = None
+    """Device memory; None is not bounded."""
+    cores: tuple[int, ...] = ()
+    """Core ids; empty is whatever the process may use already."""
+    threads: int | None = None
+    """Size of every thread pool; None is one thread per core of `cores`."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sm_percent <= 100:
+            raise ValueError(f"a Share has {self.sm_percent} % of the SMs; expected more than 0 and at most 100")
+        for name in ("memory_mib", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"a Share has {name}={value}; expected 1 or more, or None")
+
+
+class Granularity(NamedTuple):
+    """The smallest difference between two shares that a backend can tell apart."""
+
+    size: float
+    unit: str
+    """``percent`` of the device, ``SMs``, or ``cores``."""
+
+
+class Unavailable(NamedTuple):
+    """Why a backend cannot serve a device here."""
+
+    reason: str
+    """Half a sentence, such as ``no MPS daemon answers at /tmp/nvidia-mps``."""
+    hint: str = ""
+    """The way out; a command where there is one."""
+
+
+LIVE, RESTART, IMPOSSIBLE = "live", "restart", "impossible"
+"""What a change of a share takes: nothing, a new process, or hands that are not ours."""
+
+
+@runtime_checkable
+class Accelerator(Protocol):
+    """How shares of a device come about. Made without arguments; holds no device, so that it can be made anywhere."""
+
+    change: str
+    """`LIVE`, `RESTART` or `IMPOSSIBLE`."""
+
+    within_process: bool
+    """Divides a device among the stages of one process; else among processes."""
+
+    @property
+    def enforced(self) -> bool:
+        """The share is a limit here. Else it is advisory: planned with, and kept by nobody."""
+        ...
+
+    def available(self, device: Device | None) -> Unavailable | None:
+        """None where this backend can serve `device` (None: the CPU) on this machine, else why not. Starts nothing."""
+        ...
+
+    def granularity(self, device: Device | None) -> Granularity: ...
+
+    def round(self, percent: float, device: Device | None) -> float:
+        """The share, in per cent, that comes about where `percent` is asked for: over 0, at most 100."""
+        ...
+
+    def environment(self, share: Share) -> dict[str, str]:
+        """Environment variables with which the process that gets `share` must start. Those of the device, or, of the
+        backend that serves the CPU, those of its threads."""
+        ...
+
+    def apply(self, share: Share) -> None:
+        """Change to `share` at once, in the process, and where `within_process` in the thread, that calls this.
+        A backend whose change is not `LIVE` has nothing to do here: its `environment` said everything."""
+        ...

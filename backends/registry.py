@@ -16,10 +16,11 @@ F = TypeVar("F", bound=Factory)
 
 SIMULATORS = "ebrl.simulators"
 POLICIES = "ebrl.policies"
+ACCELERATORS = "ebrl.accelerators"
 
-_registered: dict[str, dict[str, Factory]] = {SIMULATORS: {}, POLICIES: {}}
-_announced: dict[str, dict[str, EntryPoint]] = {SIMULATORS: {}, POLICIES: {}}
-_KIND = {SIMULATORS: "simulator", POLICIES: "policy"}
+_KIND = {SIMULATORS: "simulator", POLICIES: "policy", ACCELERATORS: "accelerator"}
+_registered: dict[str, dict[str, Factory]] = {group: {} for group in _KIND}
+_announced: dict[str, dict[str, EntryPoint]] = {group: {} for group in _KIND}
 
 
 def register_simulator(name: str) -> Callable[[F], F]:
@@ -32,12 +33,21 @@ def register_policy(name: str) -> Callable[[F], F]:
     return _register(POLICIES, name)
 
 
+def register_accelerator(name: str) -> Callable[[F], F]:
+    """Make a factory ``() -> Accelerator`` known as `name`; wins over an entry point."""
+    return _register(ACCELERATORS, name)
+
+
 def simulator_names() -> list[str]:
     return _names(SIMULATORS)
 
 
 def policy_names() -> list[str]:
     return _names(POLICIES)
+
+
+def accelerator_names() -> list[str]:
+    return _names(ACCELERATORS)
 
 
 def load_simulator(name: str) -> Factory:
@@ -51,6 +61,11 @@ def load_simulator(name: str) -> Factory:
 def load_policy(name: str) -> Factory:
     """The factory ``(spec, **options) -> Policy`` of a backend; errors as `load_simulator`."""
     return _load(POLICIES, name)
+
+
+def load_accelerator(name: str) -> Factory:
+    """The factory ``() -> Accelerator`` of a backend; errors as `load_simulator`."""
+    return _load(ACCELERATORS, name)
 
 
 def simulator_origin(name: str) -> tuple[str, str]:

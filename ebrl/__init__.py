@@ -23,6 +23,7 @@ _HOME = {
     "Simulator": "ebrl.backends.protocols",
     "SimulatorSpec": "ebrl.backends.protocols",
     "Space": "ebrl.backends.protocols",
+    "register_accelerator": "ebrl.backends.registry",
     "register_policy": "ebrl.backends.registry",
     "register_simulator": "ebrl.backends.registry",
     "generation": "ebrl.graph.stage",
@@ -65,6 +66,7 @@ __all__ = [
     "latest",
     "launch",
     "policy",
+    "register_accelerator",
     "register_policy",
     "register_simulator",
     "report",
@@ -79,7 +81,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ebrl.backends.protocols import Policy, Simulator, SimulatorSpec, Space
-    from ebrl.backends.registry import register_policy, register_simulator
+    from ebrl.backends.registry import register_accelerator, register_policy, register_simulator
     from ebrl.errors import EbrlError
     from ebrl.graph.items import ActionChunk, Batch, Episode, Observation, Step, Trajectory, Weights
     from ebrl.graph.plan import Plan

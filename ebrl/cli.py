@@ -200,6 +200,18 @@ def worker(
     join(address)
 
 
+@app.command()
+@reported
+def doctor() -> None:
+    """Show what this machine offers, how its devices are shared, and what to fix."""
+    from rich.console import Console
+
+    from ebrl.examination import examine
+    from ebrl.observe.doctor_table import doctor_table
+
+    Console(highlight=False, emoji=False).print(doctor_table(examine()))
+
+
 env_commands.mount(app, reported)
 
 

@@ -12,7 +12,7 @@
 | ``skipped`` | stage, iteration: it was still busy with an earlier one |
 | ``video`` | stage, iteration, path of the file |
 | ``warning`` | stage, iteration, message |
-| ``replan`` | a new plan: step, epoch, plan (Plan), changes, measured rates, corrections, predicted and achieved gains |
+| ``replan`` | a new plan: step, epoch, plan (Plan), changes, measured, corrections, predicted and achieved gains |
 | ``revert`` | the same, where the plan before it is taken up again |
 | ``outcome`` | the same without plan, a while later: what the last new plan has brought |
 | ``kept`` | the same without plan, where the planner found nothing that pays; ``reason`` says why |

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ebrl.graph.plan import Plan, StagePlan
+from ebrl.resources.topology import core_ranges
 
 
 def plan_table(plan: Plan) -> RenderableType:
@@ -43,14 +44,3 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
         "-" if quota.memory_mib is None else f"{quota.memory_mib:,} MiB",
         str(stage.batch_size),
     )
-
-
-def core_ranges(cores: tuple[int, ...]) -> str:
-    """``0-3, 8``"""
-    runs: list[list[int]] = []
-    for core in sorted(cores):
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "-"

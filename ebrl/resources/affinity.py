@@ -19,6 +19,13 @@ def supported() -> bool:
     return True
 
 
+def allowed() -> frozenset[int]:
+    """The core ids that this process may run on; all of the machine where there are no affinity masks."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
 def bind(pid: int, cores: Iterable[int]) -> bool:
     """Bind every thread of process `pid` to `cores`; False, with one warning per process, where that is refused.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -21,6 +21,23 @@ class Gpu:
     memory_mib: int | None = None
     mig: bool = False
     """An instance of a partitioned GPU."""
+    parent: str | None = None
+    """UUID of the partitioned GPU."""
+    compute_capability: tuple[int, int] | None = None
+    """(9, 0) is what compilers call sm_90."""
+    sm_count: int | None = None
+    """Streaming multiprocessors, of which shares of a device are made."""
+
+
+_CORES_PER_SM = {
+    (5, 0): 128, (5, 2): 128, (5, 3): 128,
+    (6, 0): 64, (6, 1): 128, (6, 2): 128,
+    (7, 0): 64, (7, 2): 64, (7, 5): 64,
+    (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128,
+    (9, 0): 128,
+    (10, 0): 128, (10, 1): 128, (10, 3): 128, (11, 0): 128, (12, 0): 128, (12, 1): 128,
+}  # fmt: skip
+"""Single-precision cores of one SM by compute capability; NVML counts cores, not SMs, of a whole GPU."""
 
 
 def visible_gpus(visible: str | None, nvml: Any = None) -> tuple[Gpu, ...]:
@@ -36,18 +53,19 @@ def visible_gpus(visible: str | None, nvml: Any = None) -> tuple[Gpu, ...]:
         return tuple(devices)
     chosen: list[Gpu] = []
     for entry in visible.split(","):
-        found = _named(devices, entry.strip())
-        if not found or any(gpu in chosen for gpu in found):
+        found = gpus_named(devices, entry.strip())
+        ambiguous = len(found) > 1 and not entry.strip().isdecimal()
+        if not found or ambiguous or any(gpu in chosen for gpu in found):
             break
         chosen += found
     return tuple(chosen)
 
 
-def _named(devices: list[Gpu], entry: str) -> list[Gpu]:
-    if entry.isdigit():
+def gpus_named(devices: Iterable[Gpu], entry: str) -> list[Gpu]:
+    """All devices that an index or the beginning of a UUID names; an index, all instances of a partitioned GPU."""
+    if entry.isdecimal():
         return [gpu for gpu in devices if gpu.index == int(entry)]
-    found = [gpu for gpu in devices if entry and gpu.uuid.lower().startswith(entry.lower())]
-    return found if len(found) == 1 else []
+    return [gpu for gpu in devices if entry and gpu.uuid.lower().startswith(entry.lower())]
 
 
 def _devices(nvml: Any) -> list[Gpu]:
@@ -56,51 +74,84 @@ def _devices(nvml: Any) -> list[Gpu]:
             nvml = importlib.import_module("pynvml")
         except ImportError:
             return []
-    if _try(nvml.nvmlInit, default=False) is False:
+    try:
+        nvml.nvmlInit()
+    except Exception:  # no driver, or none that this module understands
         return []
     try:
-        count = _try(nvml.nvmlDeviceGetCount, default=0)
-        return [gpu for index in range(count or 0) for gpu in _device(nvml, index)]
+        count = _count(_call(nvml, "nvmlDeviceGetCount")) or 0
+        return [gpu for index in range(count) for gpu in _device(nvml, index)]
     finally:
-        _try(nvml.nvmlShutdown)
+        _call(nvml, "nvmlShutdown")
 
 
 def _device(nvml: Any, index: int) -> Iterator[Gpu]:
-    handle = _try(nvml.nvmlDeviceGetHandleByIndex, index)
+    handle = _call(nvml, "nvmlDeviceGetHandleByIndex", index)
     if handle is None:
         return
     instances = list(_instances(nvml, handle))
+    parent = _text(_call(nvml, "nvmlDeviceGetUUID", handle))
+    capability = _pair(_call(nvml, "nvmlDeviceGetCudaComputeCapability", handle))
     for device in instances or [handle]:
-        if uuid := _text(_try(nvml.nvmlDeviceGetUUID, device)):
-            memory = _try(nvml.nvmlDeviceGetMemoryInfo, device)
-            total = getattr(memory, "total", None)
+        if uuid := _text(_call(nvml, "nvmlDeviceGetUUID", device)):
+            total = _count(getattr(_call(nvml, "nvmlDeviceGetMemoryInfo", device), "total", None))
             yield Gpu(
                 uuid=uuid,
                 index=index,
-                name=_text(_try(nvml.nvmlDeviceGetName, device)),
-                memory_mib=None if total is None else int(total) // 2**20,
+                name=_text(_call(nvml, "nvmlDeviceGetName", device)),
+                memory_mib=None if total is None else total // 2**20,
                 mig=bool(instances),
+                parent=parent if instances else None,
+                compute_capability=capability,
+                sm_count=_sms_of_instance(nvml, device) if instances else _sms(nvml, device, capability),
             )
+
+
+def _sms(nvml: Any, handle: Any, capability: tuple[int, int] | None) -> int | None:
+    cores = _count(_call(nvml, "nvmlDeviceGetNumGpuCores", handle))
+    each = None if capability is None else _CORES_PER_SM.get(capability)
+    return None if cores is None or each is None or cores % each else cores // each
+
+
+def _sms_of_instance(nvml: Any, device: Any) -> int | None:
+    found = _call(nvml, "nvmlDeviceGetAttributes_v2", device) or _call(nvml, "nvmlDeviceGetAttributes", device)
+    return _count(getattr(found, "multiprocessorCount", None))
 
 
 def _instances(nvml: Any, handle: Any) -> Iterator[Any]:
     """MIG instances of a GPU; none where it is not partitioned."""
-    mode = _try(nvml.nvmlDeviceGetMigMode, handle)
+    mode = _call(nvml, "nvmlDeviceGetMigMode", handle)
     if not mode or not mode[0]:
         return
-    for number in range(_try(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        instance = _try(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+    for number in range(_count(_call(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle)) or 0):
+        instance = _call(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
         if instance is not None:
             yield instance
 
 
-def _try(call: Callable[..., Any], *arguments: Any, default: Any = None) -> Any:
-    # Any field may be unsupported on a device or missing from a driver, each with its own exception.
+def _call(nvml: Any, name: str, *arguments: Any) -> Any:
+    """What one NVML function returns, None where it fails.
+
+    Any field may be unsupported on a device, or missing from a driver or from the module, each with its own exception.
+    """
     try:
-        return call(*arguments)
+        return getattr(nvml, name)(*arguments)
     except Exception:
-        return default
+        return None
 
 
 def _text(value: Any) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _count(value: Any) -> int | None:
+    """A number that means something: drivers also report 0 where they do not know."""
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    try:
+        major, minor = value
+        return int(major), int(minor)
+    except (TypeError, ValueError):
+        return None

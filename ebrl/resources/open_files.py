@@ -11,6 +11,12 @@ PER_ENVIRONMENT = 5
 _OTHERS = 256  # of Dask, Python and the policy
 
 
+def room() -> int | None:
+    """Environments that the system lets one process drive; None without a limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return None if hard == resource.RLIM_INFINITY else max(0, (hard - _OTHERS) // PER_ENVIRONMENT)
+
+
 def allow(environments: int) -> None:
     """Let this process drive so many environments: raises its own limit as far as is needed.
 

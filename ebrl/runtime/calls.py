@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import attrs
@@ -29,6 +29,7 @@ class Calls:
         self._trainer = graph.of_kind("training")[0].name
         self.weights: Future[Any] | None = None
         """The newest."""
+        self._asked = 0
 
     @property
     def training(self) -> Assignment:
@@ -65,14 +66,16 @@ class Calls:
     def first_weights(self, saved: Weights | None) -> Future[Any]:
         return self._flight.submit(f"{self._trainer}-0-start", tasks.first_weights, self.training, saved)
 
-    def measure(self, batches: Sequence[int]) -> list[Future[Any]]:
-        """Ask one replica of every generation what its calls take."""
-        return [
-            self._flight.submit(
-                f"{self.replica(node.name).worker}-measure", tasks.measure, self.replica(node.name), batches
-            )
-            for node in self._graph.of_kind("generation")
-        ]
+    def ask(self, kind: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """A question to the first replica of the stage of `kind`."""
+        assignment = self.replica(self._graph.of_kind(kind)[0].name)
+        self._asked += 1
+        key = f"{assignment.worker}-{function.__name__}-{self._asked}"
+        return self._flight.submit(key, function, assignment, *arguments)
+
+    def training_ports(self, outputs: Outputs) -> dict[str, Any]:
+        """What the training reads of a complete batch."""
+        return self._ports(self._graph.nodes[self._trainer], outputs)
 
     def retune(self, plan: Plan) -> None:
         """Everybody follows `plan`: those at work at once, and whoever is replaced from its beginning."""
@@ -123,7 +126,7 @@ class Calls:
         return self._flight.submit(f"{assignment.worker}-{iteration}", tasks.call, assignment, iteration, ports)
 
     def train(self, key: str, iteration: int, outputs: Outputs) -> None:
-        ports = self._ports(self._graph.nodes[self._trainer], outputs)
+        ports = self.training_ports(outputs)
         self._flight.submit(key, tasks.train, self.training, iteration, ports)
 
     def snapshot(self, node: str, version: int) -> Future[Any]:

@@ -69,8 +69,9 @@ class WorkerSpec:
 class Cluster:
     """Context manager. `client` is connected between `__enter__` and `__exit__`."""
 
-    def __init__(self, scheduler: str | None = None) -> None:
+    def __init__(self, scheduler: str | None = None, resources: ResourcePool | None = None) -> None:
         self._scheduler = scheduler
+        self._resources = resources
         self._nannies: dict[str, Nanny] = {}
         self._remote: dict[str, str] = {}
         self._leases: dict[str, Future[Any]] = {}
@@ -97,7 +98,7 @@ class Cluster:
     def pools(self) -> dict[str, ResourcePool]:
         """What every node offers; the key of the driver's own machine is empty."""
         if self._scheduler is None:
-            return {"": ResourcePool.discover()}
+            return {"": self._resources or ResourcePool.discover()}
         return {address: self._on_node(address, ResourcePool.discover) for address in self._agents()}
 
     def launch(self, specs: Mapping[str, list[WorkerSpec]]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -16,13 +15,12 @@ import numpy as np
 from ebrl.graph.items import Batch, Observation, Weights
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.channel import Connection, address, connect
-from ebrl.runtime.hosting import Host
+from ebrl.runtime.hosting import Calls, Host
 from ebrl.runtime.loop import Loop
 from ebrl.runtime.slots import Slots
 from ebrl.schedule.batcher import Batcher
 
 _RECONNECT_S = 0.05
-_MEASURED_CALLS = 4  # the first of them warms up
 
 
 @attrs.define
@@ -87,19 +85,22 @@ class GenerationEngine:
 
         self._loop.call(follow)
 
-    def measure(self, batches: Sequence[int]) -> list[tuple[int, float]]:
-        """(batch size, seconds of one call) for each of `batches`, with the observations that lie in the slots.
+    def measure(self, batch: int, calls: int, threads: int) -> Calls:
+        """Time `calls` calls with batches of `batch` of the observations that lie in the slots.
 
         Nothing else is served meanwhile. Waits for the first simulation to show itself.
         """
-        found: SimpleQueue[list[tuple[int, float]]] = SimpleQueue()
+        found: SimpleQueue[Calls] = SimpleQueue()
 
         def attempt() -> None:
             if not self._sources:
                 threading.Timer(_RECONNECT_S, self._loop.call, (attempt,)).start()
                 return
             try:
-                found.put([(batch, self._call_s(batch)) for batch in batches])
+                slots = next(iter(self._sources.values()))[1]
+                rows = np.arange(batch) % slots.rows
+                shown = Batch.stacked(Observation, seeds=slots["seed"][rows], **slots.columns(rows))
+                found.put(self._host.timed(lambda: self._host.call(observations=shown), calls, threads))
             except BaseException as failure:
                 self._failure = failure
 
@@ -110,18 +111,6 @@ class GenerationEngine:
             except Empty:
                 if self._failure is not None:
                     raise self._failure from None
-
-    def _call_s(self, batch: int) -> float:
-        """The quickest of a few calls: what disturbs one only makes it longer."""
-        slots = next(iter(self._sources.values()))[1]
-        rows = np.arange(batch) % slots.rows
-        observations = Batch.stacked(Observation, seeds=slots["seed"][rows], **slots.columns(rows))
-        taken = []
-        for _ in range(_MEASURED_CALLS):
-            began_s = time.perf_counter()
-            self._host.call(observations=observations)
-            taken.append(time.perf_counter() - began_s)
-        return min(taken)
 
     def _telemetry(self) -> dict[str, Any]:
         """What happened since the last call."""

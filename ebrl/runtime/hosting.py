@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import attrs
 
 from ebrl.backends.registry import load_policy
 from ebrl.errors import EbrlError, StageError
@@ -14,10 +17,23 @@ from ebrl.graph.model import Node, PolicyRef, SimulatorRef
 from ebrl.graph.plan import Quota
 from ebrl.graph.source import raised_by_engine, user_traceback
 from ebrl.resources.affinity import bind
+from ebrl.resources.resident import resident_mib
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.failure import text_of
 from ebrl.runtime.order import THREAD_POOLS
 from ebrl.runtime.reporting import Report, State, collect
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Calls:
+    """Timed calls of one stage."""
+
+    seconds: tuple[float, ...]
+    """Of each call."""
+    core_s: float
+    """CPU time of one call, the mean."""
+    memory_mib: float
+    """Resident size of the process, or the peak on its device."""
 
 
 class Host:
@@ -78,6 +94,21 @@ class Host:
         """Follow the quota of a new plan; for the thread that calls the function."""
         self.assignment = assignment
         self._use(assignment.stage.quota)
+
+    def timed(self, call: Callable[[], Any], calls: int, threads: int) -> Calls:
+        """Do `call` so many times with `threads` threads; the quota is what it was afterwards."""
+        quota = self.assignment.stage.quota
+        self._use(attrs.evolve(quota, threads=threads))
+        seconds, before_s = [], time.process_time()
+        try:
+            for _ in range(calls):
+                began_s = time.perf_counter()
+                call()
+                seconds.append(time.perf_counter() - began_s)
+        finally:
+            self._use(quota)
+        core_s = (time.process_time() - before_s) / calls
+        return Calls(seconds=tuple(seconds), core_s=core_s, memory_mib=resident_mib(os.getpid()) or 0.0)
 
     def close(self) -> None:
         if self.environments is not None:

@@ -14,6 +14,7 @@ from ebrl.graph.model import Graph
 from ebrl.graph.plan import SCHEDULES, Plan
 from ebrl.graph.workflow import Workflow
 from ebrl.observe.run_config import LARGEST_SEED
+from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.placement import INSIDE
 
 
@@ -27,6 +28,7 @@ class Request:
     scheduler: str | None
     seed: int
     resume: str | Path | None
+    resources: ResourcePool | None = None
     plan: Plan | None = None
     replan: bool = True
 
@@ -53,6 +55,12 @@ class Request:
         for name in ("run_dir", "resume"):
             if not isinstance(given := self._as_given(name), str | Path | None):
                 refuse(f"{name} must be a path, got {given!r}", "a str or a pathlib.Path")
+        if not isinstance(pool := self._as_given("resources"), ResourcePool | None):
+            refuse(f"resources must be a ResourcePool, got {pool!r}", 'ebrl.ResourcePool.discover(cores="0-7")')
+        if self.resources is not None and self.scheduler is not None:
+            refuse(
+                "resources cannot be combined with scheduler", "they are of this machine; `ebrl worker` offers its own"
+            )
         if self.run_dir is not None and self.resume is not None:
             refuse("run_dir cannot be combined with resume", "a resumed run keeps its directory")
 

@@ -92,6 +92,11 @@ class Rollout:
         self._requests.batch_size = batch_size
         self._flush()
 
+    def use(self, actor: Actor | None, cores: tuple[int, ...]) -> None:
+        """Ask another actor from now on, and use other cores; for a time when nobody waits for an answer."""
+        self._actor = actor
+        self.dispatcher.move(cores)
+
     def restart(self) -> None:
         """Drop all windows and begin again with the first episode of every environment."""
         self._recording.clear()

@@ -46,6 +46,7 @@ def launch(
     resume: str | Path | None = None,
     plan: Plan | None = None,
     replan: bool = True,
+    resources: ResourcePool | None = None,
     observers: Sequence[Observer] = (),
 ) -> Run:
     """Prepare a run of `graph`; it starts when the returned `Run` is entered.
@@ -58,6 +59,7 @@ def launch(
     plan: the plan to begin with, see `ebrl.graph.plan_file`; None makes one.
     replan: whether the plan may change while the run goes on, see `ebrl.planner.feedback`. Where no staleness is
         allowed it never does: results then do not depend on timing.
+    resources: the part of this machine to use, ``ResourcePool.discover(cores="0-7")``; None is all of it.
     observers: called with every `Event`.
 
     Raises UsageError for arguments that fit nothing, and when called while a workflow file is being imported.
@@ -71,6 +73,7 @@ def launch(
         resume=resume,
         plan=plan,
         replan=replan,
+        resources=resources,
     )
     request.check(caller_place())
     return Run(request, observers)
@@ -182,7 +185,7 @@ class Run:
     def _start(self) -> None:
         schedule, scheduler = self._request.schedule, self._request.scheduler
         saved = self._claim_directory()
-        self._cluster = self._stack.enter_context(Cluster(scheduler))
+        self._cluster = self._stack.enter_context(Cluster(scheduler, self._request.resources))
         pools = self._cluster.pools()
         nodes = ranked(pools)
         self._plan = self._first_plan(pools[nodes[0]])

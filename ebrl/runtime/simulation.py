@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import attrs
 import psutil
 
 from ebrl.backends.protocols import SimulatorSpec
@@ -18,73 +19,26 @@ from ebrl.graph.items import Episode, Trajectory
 from ebrl.graph.model import Node, SimulatorRef
 from ebrl.interpreters.choose import Interpreter, interpreter_of
 from ebrl.resources.pool import ResourcePool
+from ebrl.runtime.actors import ChannelActor, RandomActor
 from ebrl.runtime.assignment import Assignment, by_value
-from ebrl.runtime.channel import Connection, Listener, address
+from ebrl.runtime.channel import address
 from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout import Rollout, RolloutSettings
 from ebrl.runtime.rollout_settings import fault_settings
 
 
-class ChannelActor:
-    """Asks generation workers for actions, over the channel."""
+@attrs.define(frozen=True, kw_only=True)
+class Recorded:
+    """What simulators did alone."""
 
-    def __init__(self, rollout: Rollout, where: str) -> None:
-        assert rollout.slots is not None
-        self._rollout = rollout
-        self._listener = Listener(where, rollout.slots)
-        self._peers: dict[Connection, set[int]] = {}
-        self._unserved: list[int] = []
-        rollout.loop.watch(self._listener, self._accept)
-
-    def request(self, rows: Sequence[int], *, hungry: bool) -> None:
-        if not self._peers:
-            self._unserved.extend(rows)
-            return
-        # Whoever has the least to do gets the next batch; all must hear that the simulation is hungry.
-        chosen = min(self._peers, key=lambda peer: len(self._peers[peer]))
-        for peer in list(self._peers):
-            if peer is chosen or hungry:
-                self._send(peer, rows if peer is chosen else (), hungry)
-
-    def close(self) -> None:
-        self._listener.close()
-        for peer in self._peers:
-            peer.close()
-
-    def _send(self, peer: Connection, rows: Sequence[int], hungry: bool) -> None:
-        if (owed := self._peers.get(peer)) is None:  # lost since the peers were listed
-            if rows:
-                self.request(rows, hungry=hungry)
-            return
-        owed.update(rows)
-        try:
-            peer.send(rows, hungry=hungry)
-        except OSError:
-            self._lost(peer)
-
-    def _accept(self) -> None:
-        if (peer := self._listener.accept()) is None:
-            return
-        self._peers[peer] = set()
-        self._rollout.loop.watch(peer, lambda: self._answered(peer))
-        rows, self._unserved = self._unserved, []
-        self._send(peer, rows, hungry=True)
-
-    def _answered(self, peer: Connection) -> None:
-        try:
-            for message in peer.receive():
-                self._peers[peer].difference_update(message.rows)
-                self._rollout.actions_arrived(message.rows)
-        except OSError:
-            self._lost(peer)
-
-    def _lost(self, peer: Connection) -> None:
-        """A generation worker is gone: another one, or its successor, gets what it did not answer."""
-        if (owed := self._peers.pop(peer, None)) is None:
-            return
-        self._rollout.loop.forget(peer)
-        peer.close()
-        self.request(sorted(owed), hungry=True)
+    chunks: int
+    wall_s: float
+    core_s: float
+    """CPU time of environments and engine, of all `chunks`."""
+    latencies_s: tuple[float, ...]
+    """Of chunks, while all environments were busy."""
+    memory_mib: float
+    """Resident size of all environments together, what they share counted for each."""
 
 
 Answer = SimpleQueue[Any]
@@ -104,6 +58,7 @@ class SimulationEngine:
         self._ready = threading.Event()
         self._rollout: Rollout | None = None
         self._actor: ChannelActor | None = None
+        self._measured = 0  # batches of `measure` count down from here
         self._marks = (time.monotonic(), 0.0, 0.0)
         self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
         self._thread.start()
@@ -138,6 +93,35 @@ class SimulationEngine:
         quota, size = assignment.stage.quota, assignment.request_size
         if (rollout := self._rollout) is not None:
             rollout.loop.call(lambda: rollout.retune(cores=quota.cores, bind=quota.bound, batch_size=size))
+
+    def measure(self, cores: Sequence[int], windows: int) -> Recorded:
+        """Record `windows` windows with random actions on `cores`; for a time when nothing else is recorded."""
+        rollout = self._started()
+        began = self._asked_alone(rollout, tuple(cores))
+        self._measured -= 1
+        began_s = time.perf_counter()
+        self._telemetry()
+        trajectories, telemetry = self.advance(self._measured, windows, 0)
+        wall_s = time.perf_counter() - began_s
+        rollout.loop.call(lambda: rollout.use(self._actor, self._assignment.stage.quota.cores))
+        return Recorded(
+            chunks=sum(len(trajectory.versions) for trajectory in trajectories),
+            wall_s=wall_s,
+            core_s=telemetry["simulator_cpu_s"] + telemetry["engine_cpu_s"],
+            latencies_s=tuple(began.latencies_s),
+            memory_mib=telemetry["resident_mib"],
+        )
+
+    def _asked_alone(self, rollout: Rollout, cores: tuple[int, ...]) -> RandomActor:
+        ready: SimpleQueue[RandomActor] = SimpleQueue()
+
+        def change() -> None:
+            actor = RandomActor(rollout)
+            rollout.use(actor, cores)
+            ready.put(actor)
+
+        rollout.loop.call(change)
+        return ready.get()
 
     def _started(self) -> Rollout:
         self._ready.wait()

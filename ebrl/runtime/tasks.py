@@ -12,7 +12,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from distributed import get_worker
@@ -27,9 +27,12 @@ from ebrl.runtime import bridge
 from ebrl.runtime.assignment import Assignment
 from ebrl.runtime.channel import address
 from ebrl.runtime.death import WorkerLost
-from ebrl.runtime.hosting import Host, find_modules
+from ebrl.runtime.hosting import Calls, Host, find_modules
 from ebrl.runtime.reporting import Report
 from ebrl.runtime.travelling import task
+
+if TYPE_CHECKING:
+    from ebrl.runtime.simulation import Recorded
 
 E = TypeVar("E")
 _residents: dict[str, Any] = {}
@@ -91,10 +94,27 @@ def serve(assignment: Assignment, weights: Weights) -> int:
 
 
 @task
-def measure(assignment: Assignment, batches: Sequence[int]) -> list[tuple[int, float]]:
-    """What a generation call takes, by batch size; served before anything else is."""
-    taken: list[tuple[int, float]] = _generation(assignment).measure(batches)
-    return taken
+def measure_generation(assignment: Assignment, batch: int, calls: int, threads: int) -> Calls:
+    """Time calls of a generation, which serves nothing meanwhile."""
+    timed: Calls = _generation(assignment).measure(batch, calls, threads)
+    return timed
+
+
+@task
+def measure_simulation(assignment: Assignment, cores: Sequence[int], windows: int) -> Recorded:
+    """Let the simulators record `windows` windows on `cores` alone, with random actions."""
+    recorded: Recorded = _simulation(assignment, 0).measure(cores, windows)
+    return recorded
+
+
+@task
+def measure_training(assignment: Assignment, ports: Mapping[str, Any], items: int, calls: int, threads: int) -> Calls:
+    """Time training calls on the first `items` items of `ports`. Its policy learns from them."""
+    host = _host(assignment)
+    inputs = _batches(ports)
+    some = {name: Batch(list(value)[:items]) if isinstance(value, Batch) else value for name, value in inputs.items()}
+    timed: Calls = host.timed(lambda: host.reported(**some), calls, threads)
+    return timed
 
 
 @task

@@ -49,6 +49,19 @@ def test_two_definitions_of_one_name_are_refused_and_the_same_one_again_is_not()
         registry.register_policy("mine")(other)
 
 
+def test_accelerators_are_backends_like_the_others() -> None:
+    class Mine: ...
+
+    assert registry.register_accelerator("mine")(Mine) is Mine
+    assert {"cpu", "mine", "mps"} <= set(registry.accelerator_names())
+    assert registry.load_accelerator("mine") is Mine
+    assert registry.load_accelerator("mig").__name__ == "Mig"
+    with pytest.raises(UsageError) as caught:
+        registry.load_accelerator("green_contexts")
+    assert caught.value.message == "no accelerator backend is named 'green_contexts'"
+    assert caught.value.hint == "did you mean 'green_context'?"
+
+
 @pytest.mark.parametrize(
     ("name", "hint"), [("gymnasum", "did you mean 'gymnasium'?"), ("zzz", "known: behavior, emulated, ")]
 )

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from ebrl.resources.gpus import Gpu, visible_gpus
@@ -16,10 +18,12 @@ class NotSupported(Exception):
 
 
 class FakeNvml:
-    """Devices by UUID, some of them partitioned; `broken` names calls that fail."""
+    """Devices by UUID, some of them partitioned. `broken` names a function that raises, or gives `instead`."""
 
-    def __init__(self, *uuids: str, mig: dict[str, tuple[str, ...]] | None = None, broken: str = "") -> None:
-        self.uuids, self.mig, self.broken = uuids, mig or {}, broken
+    def __init__(
+        self, *uuids: str, mig: dict[str, tuple[str, ...]] | None = None, broken: str = "", instead: Any = NotSupported
+    ) -> None:
+        self.uuids, self.mig, self.broken, self.instead = uuids, mig or {}, broken, instead
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("nvml") and name == object.__getattribute__(self, "broken"):
@@ -27,7 +31,9 @@ class FakeNvml:
         return object.__getattribute__(self, name)
 
     def _fail(self, *_: Any) -> Any:
-        raise NotSupported
+        if self.instead is NotSupported:
+            raise NotSupported
+        return self.instead
 
     def nvmlInit(self) -> None: ...
     def nvmlShutdown(self) -> None: ...
@@ -46,6 +52,23 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
         return SimpleNamespace(total=80 << 30)
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> tuple[int, int]:
+        return 9, 0
+
+    def nvmlDeviceGetNumGpuCores(self, handle: str) -> int:
+        return 132 * 128
+
+    def _attributes(self, handle: str) -> Any:
+        if not handle.startswith("MIG"):
+            raise NotSupported
+        return SimpleNamespace(multiprocessorCount=16)
+
+    def nvmlDeviceGetAttributes_v2(self, handle: str) -> Any:
+        return self._attributes(handle)
+
+    def nvmlDeviceGetAttributes(self, handle: str) -> Any:
+        return self._attributes(handle)
+
     def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
         if handle not in self.mig:
             raise NotSupported
@@ -58,6 +81,14 @@ class FakeNvml:
         if number >= len(self.mig[handle]):
             raise NotSupported
         return self.mig[handle][number]
+
+
+FUNCTIONS = sorted(name for name in vars(FakeNvml) if name.startswith("nvml"))
+WHOLE = Gpu(uuid=FIRST, index=0, name="Fake", memory_mib=80 << 10, compute_capability=(9, 0), sm_count=132)
+SLICE = Gpu(
+    uuid=SLICES[0], index=0, name="Fake", memory_mib=80 << 10, mig=True, parent=FIRST, compute_capability=(9, 0),
+    sm_count=16,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -96,17 +127,72 @@ def test_mig_instances_stand_for_their_gpu() -> None:
     assert [gpu.uuid for gpu in visible_gpus("MIG-bbbb-2,0", nvml)] == ["MIG-bbbb-2", FIRST]
 
 
-def test_every_field_is_optional() -> None:
-    whole = Gpu(uuid=FIRST, index=0, name="Fake", memory_mib=80 << 10)
-    assert visible_gpus(None, FakeNvml(FIRST)) == (whole,)
-    (nameless,) = visible_gpus(None, FakeNvml(FIRST, broken="nvmlDeviceGetName"))
-    assert (nameless.name, nameless.memory_mib) == (None, 80 << 10)
-    (bare,) = visible_gpus(None, FakeNvml(FIRST, broken="nvmlDeviceGetMemoryInfo"))
-    assert (bare.name, bare.memory_mib) == ("Fake", None)
+def test_a_whole_gpu_and_an_instance_with_all_their_fields() -> None:
+    assert visible_gpus(None, FakeNvml(FIRST)) == (WHOLE,)
+    assert visible_gpus(None, FakeNvml(FIRST, mig={FIRST: SLICES[:1]})) == (SLICE,)
+
+
+LOST_OF_WHOLE: dict[str, tuple[str, ...]] = {
+    "nvmlDeviceGetName": ("name",),
+    "nvmlDeviceGetMemoryInfo": ("memory_mib",),
+    "nvmlDeviceGetCudaComputeCapability": ("compute_capability", "sm_count"),
+    "nvmlDeviceGetNumGpuCores": ("sm_count",),
+}
+LOST_OF_SLICE: dict[str, tuple[str, ...]] = {
+    "nvmlDeviceGetName": ("name",),
+    "nvmlDeviceGetMemoryInfo": ("memory_mib",),
+    "nvmlDeviceGetCudaComputeCapability": ("compute_capability",),
+}
+NEEDED = {"nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"}
+
+
+def without(gpu: Gpu, names: tuple[str, ...]) -> Gpu:
+    return attrs.evolve(gpu, **dict.fromkeys(names))
+
+
+@pytest.mark.parametrize("instead", [NotSupported, None], ids=["raises", "gives None"])
+@pytest.mark.parametrize("broken", FUNCTIONS)
+def test_every_function_of_nvml_may_fail(broken: str, instead: Any) -> None:
+    whole = visible_gpus(None, FakeNvml(FIRST, broken=broken, instead=instead))
+    if broken in NEEDED or (broken == "nvmlInit" and instead is NotSupported):
+        assert whole == ()
+    else:
+        assert whole == (without(WHOLE, LOST_OF_WHOLE.get(broken, ())),)
+
+
+@pytest.mark.parametrize("instead", [NotSupported, None], ids=["raises", "gives None"])
+@pytest.mark.parametrize("broken", FUNCTIONS)
+def test_every_function_of_nvml_may_fail_on_a_partitioned_gpu(broken: str, instead: Any) -> None:
+    found = visible_gpus(None, FakeNvml(FIRST, mig={FIRST: SLICES[:1]}, broken=broken, instead=instead))
+    if broken in NEEDED or (broken == "nvmlInit" and instead is NotSupported):
+        assert found == ()
+    elif broken in ("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"):
+        assert found == (WHOLE,)
+    else:
+        assert found == (without(SLICE, LOST_OF_SLICE.get(broken, ())),)
+
+
+def test_both_names_of_the_attributes_may_be_missing() -> None:
+    nvml = FakeNvml(FIRST, mig={FIRST: SLICES[:1]}, broken="nvmlDeviceGetAttributes_v2")
+    assert [gpu.sm_count for gpu in visible_gpus(None, nvml)] == [16]  # the old name is asked next
+    del_both = type("Old", (FakeNvml,), {"nvmlDeviceGetAttributes": None, "nvmlDeviceGetAttributes_v2": None})
+    assert [gpu.sm_count for gpu in visible_gpus(None, del_both(FIRST, mig={FIRST: SLICES[:1]}))] == [None]
 
 
 @pytest.mark.parametrize(
-    "broken", ["nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"]
+    ("function", "given", "sms"),
+    [
+        ("nvmlDeviceGetCudaComputeCapability", (8, 0), 132 * 2),
+        ("nvmlDeviceGetCudaComputeCapability", (99, 0), None),  # a generation that is yet to come
+        ("nvmlDeviceGetCudaComputeCapability", "9.0", None),
+        ("nvmlDeviceGetNumGpuCores", 0, None),
+        ("nvmlDeviceGetNumGpuCores", 1001, None),
+    ],
 )
-def test_a_driver_that_fails_means_no_gpu(broken: str) -> None:
-    assert visible_gpus(None, FakeNvml(FIRST, broken=broken)) == ()
+def test_sms_of_a_whole_gpu_are_counted_from_its_cores(function: str, given: Any, sms: int | None) -> None:
+    assert [gpu.sm_count for gpu in visible_gpus(None, FakeNvml(FIRST, broken=function, instead=given))] == [sms]
+
+
+def test_without_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert visible_gpus(None) == ()

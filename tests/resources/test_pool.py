@@ -20,7 +20,7 @@ def tree(tmp_path: Path, membership: str, **files: str) -> dict[str, Path]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
     (tmp_path / "membership").write_text(membership)
-    return {"root": root, "membership": tmp_path / "membership"}
+    return {"root": root, "membership": tmp_path / "membership", "system": tmp_path / "no system"}
 
 
 def discover(paths: dict[str, Path], cores: int = 64, physical_mib: int = 10_000) -> ResourcePool:
@@ -74,7 +74,7 @@ def test_version_1_without_limits_and_with_the_path_of_the_host(tmp_path: Path) 
 
 
 def test_without_cgroups(tmp_path: Path) -> None:
-    pool = discover({"root": tmp_path / "none", "membership": tmp_path / "none"}, cores=2)
+    pool = discover(dict.fromkeys(("root", "membership", "system"), tmp_path / "none"), cores=2)
     assert (pool.cores, pool.cpu_quota, pool.memory_mib) == ((0, 1), None, 10_000)
 
 

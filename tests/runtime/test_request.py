@@ -45,6 +45,14 @@ def test_what_is_no_schedule_and_no_path(workflow: Any) -> None:
     assert refused(lambda: ebrl.launch(workflow(), run_dir=5)).message == "run_dir must be a path, got 5"
 
 
+def test_resources_are_of_this_machine(workflow: Any) -> None:
+    error = refused(lambda: ebrl.launch(workflow(), resources="0-7"))
+    assert error.message == "resources must be a ResourcePool, got '0-7'"
+    pool = ebrl.ResourcePool.discover()
+    error = refused(lambda: ebrl.launch(workflow(), resources=pool, scheduler="tcp://127.0.0.1:8786"))
+    assert error.message == "resources cannot be combined with scheduler"
+
+
 def test_a_resumed_run_has_its_directory(workflow: Any, tmp_path: Path) -> None:
     error = refused(lambda: ebrl.launch(workflow(), run_dir=tmp_path / "a", resume=tmp_path / "b"))
     assert error.message == "run_dir cannot be combined with resume"

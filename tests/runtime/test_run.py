@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ebrl.errors import SimulatorError, SimulatorNotFound, StageError, UsageError
+from ebrl.resources.pool import ResourcePool
 
 from .conftest import WORKFLOWS, Outcome
 
@@ -146,3 +147,11 @@ def test_simulators_of_the_users_own_that_cannot_be_made(
     with pytest.raises(SimulatorError) as caught:
         launch("own_simulators", f"task={task}", file=OWN)
     assert re.search(message, caught.value.message) and "birth.py" not in caught.value.detail
+
+
+def test_a_run_uses_the_part_of_the_machine_that_it_is_given(launch: Callable[..., Outcome]) -> None:
+    core = max(ResourcePool.discover().cores)
+    outcome = launch("small", "iterations=1", resources=ResourcePool.discover(cores=[core]))
+    plan = outcome.of("started")[0]["plan"]
+    assert {stage.quota.cores for stage in plan.stages} == {(core,)}
+    assert outcome.of("started")[0]["workers"]["simulate-0"]["CPU"] == 1.0

@@ -1,0 +1,153 @@
+"""Profiles: what the stages of a workflow cost on one machine, as measured, and the file that keeps it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+from cattrs import Converter, transform_error
+
+from ebrl.errors import UsageError
+from ebrl.planner.costs import CostTable, Point, StageCosts
+
+SCHEMA = 1
+_STRAIGHT = 0.05
+"""Where a point in the middle is that near to the line between its neighbours, nothing new is in between."""
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Measured:
+    """One point of a profile: a stage alone, under a quota, with batches of one size."""
+
+    resource: str
+    """``cpu`` or the model of a device."""
+    quota: float
+    """Cores, or percent of the device's SMs."""
+    batch: int
+    """Chunk-steps of one call."""
+    rate: float
+    """Chunk-steps per second."""
+    mean_s: float
+    """Latency of a call; of the simulation that of a chunk while all environments are busy."""
+    p50_s: float
+    p99_s: float
+    seconds: float
+    """What the planner reckons with: the median duration of a call."""
+    core_s: float
+    """CPU time of a call, of all threads and processes."""
+    memory_mib: float
+    """Peak of the process, or of the device where there is one."""
+    calls: int
+    interval: float
+    """Half of the 95 % confidence interval of the median, as a share of it."""
+
+    def point(self) -> Point:
+        return Point(
+            quota=self.quota, batch=self.batch, seconds=self.seconds, core_s=self.core_s, memory_mib=self.memory_mib
+        )
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Profile:
+    """The costs of one workflow on one machine."""
+
+    schema: int = SCHEMA
+    workflow: str
+    machine: str
+    """CPU model, cores and GPUs."""
+    cores: int
+    simulator: str
+    policy: str
+    """Backend and options of the policy: costs are those of this network."""
+    versions: Mapping[str, str]
+    created: str
+    """Local time, ISO 8601."""
+    environments: int
+    chunk: int
+    """Actions of one chunk."""
+    iteration: int
+    """Chunk-steps of one training iteration."""
+    stages: Mapping[str, tuple[Measured, ...]]
+    """``simulation``, ``generation`` and ``training``."""
+    together: Mapping[str, float] = attrs.field(factory=dict)
+    """Stage -> how many times the CPU time of a call it needs while all of them are at work: caches and memory are
+    shared, messages and wake-ups come on top."""
+    others_core_s: float = 0.0
+    """CPU time of the remaining stages, the driver and the scheduler per chunk-step."""
+
+    def costs(self, stage: str) -> StageCosts:
+        """The costs of ``simulation``, ``generation`` or ``training`` in a running pipeline."""
+        rows: dict[str, list[Point]] = {}
+        for entry in self.stages[stage]:
+            rows.setdefault(entry.resource, []).append(entry.point())
+        ratio = self.together.get(stage, 1.0)
+        return StageCosts(
+            tables={name: CostTable(points=tuple(points), correction=ratio) for name, points in rows.items()}
+        )
+
+    @property
+    def file_name(self) -> str:
+        """``<machine>-<simulator>-<policy>.json``"""
+        backend = self.policy.partition("(")[0]
+        return f"{_slug(self.machine)}-{_slug(self.simulator)}-{_slug(backend)}.json"
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a file; UsageError where it is none, or one of another schema."""
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the profile {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}", hint="make it again: ebrl profile") from None
+    found = row.get("schema") if isinstance(row, dict) else None
+    if found != SCHEMA:
+        raise UsageError(
+            f"{path} has the schema {found!r}, this ebrl reads {SCHEMA}", hint="make it again: ebrl profile"
+        )
+    try:
+        return Converter(forbid_extra_keys=True).structure(row, Profile)
+    except Exception as error:  # cattrs groups what it found
+        detail = "\n".join(transform_error(error))
+        raise UsageError(f"{path} is no profile", detail=detail, hint="make it again: ebrl profile") from None
+
+
+def doubts(profile: Profile, wanted: Profile | Mapping[str, object]) -> Iterator[str]:
+    """Why `profile` may not hold for what is `wanted`: machine, simulator, policy, sizes and versions, by name."""
+    rows = attrs.asdict(wanted) if isinstance(wanted, Profile) else wanted
+    for name in ("machine", "cores", "simulator", "policy", "environments", "chunk", "iteration"):
+        if name in rows and rows[name] != (measured := getattr(profile, name)):
+            yield f"it was measured with {name} {measured}, here it is {rows[name]}"
+    versions = rows.get("versions", {})
+    assert isinstance(versions, Mapping)
+    for package, version in profile.versions.items():
+        if package in versions and versions[package] != version:
+            yield f"it was measured with {package} {version}, here it is {versions[package]}"
+
+
+def explore(low: int, high: int, measure: Callable[[int], float]) -> dict[int, float]:
+    """`measure` at `low`, `high`, and wherever between them the values leave the straight line."""
+    found = {low: measure(low)}
+    if high > low:
+        found[high] = measure(high)
+        _between(low, high, found, measure)
+    return dict(sorted(found.items()))
+
+
+def _between(low: int, high: int, found: dict[int, float], measure: Callable[[int], float]) -> None:
+    middle = round((low * high) ** 0.5)  # batches and cores double rather than add up
+    if middle in (low, high):
+        return
+    part = (middle - low) / (high - low)
+    expected = found[low] + part * (found[high] - found[low])
+    found[middle] = value = measure(middle)
+    if abs(value / expected - 1) > _STRAIGHT:
+        _between(low, middle, found, measure)
+        _between(middle, high, found, measure)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "none"

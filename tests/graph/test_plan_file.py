@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+import ebrl
+from ebrl.errors import PlanError, UsageError
+from ebrl.graph.model import Graph
+from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.plan_file import check_plan, differences, read_plan
+from ebrl.observe.records import write_json
+from ebrl.planner.first_plan import first_plan
+from ebrl.resources.pool import ResourcePool
+from ebrl.stages import generate, simulate, train_ppo
+
+POOL = ResourcePool(cores=(0, 1), memory_mib=4096)
+
+
+@ebrl.workflow
+def pendulum() -> None:
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("emulated:fast", actions, num_envs=4)
+    actions <<= generate(policy, observations, weights)
+    weights <<= train_ppo(policy, trajectories)
+
+
+GRAPH: Graph = pendulum()
+PLAN = first_plan(GRAPH, POOL)
+
+
+def with_stage(name: str, change: Callable[[StagePlan], StagePlan]) -> Plan:
+    return attrs.evolve(PLAN, stages=tuple(change(s) if s.name == name else s for s in PLAN.stages))
+
+
+def quota(**changes: object) -> Callable[[StagePlan], StagePlan]:
+    return lambda stage: attrs.evolve(stage, quota=attrs.evolve(stage.quota, **changes))  # type: ignore[arg-type]
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    write_json(tmp_path / "plan.json", PLAN)
+    assert read_plan(tmp_path / "plan.json") == PLAN
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "detail"),
+    [
+        (None, "cannot be read: No such file", ""),
+        ("{", "is not JSON", ""),
+        ('{"workflow": "x"}', "is no plan", "required field missing @ $.stages"),
+        ('{"workflow": "x", "stages": [], "loops": [], "batch": 8}', "is no plan", "batch"),
+        ("[]", "is no plan", ""),
+    ],
+)
+def test_files_that_are_no_plans(tmp_path: Path, text: str | None, message: str, detail: str) -> None:
+    path = tmp_path / "plan.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_plan(path)
+    assert message in caught.value.message
+    assert detail in (caught.value.detail or "")
+
+
+def test_a_value_of_the_wrong_type_is_named(tmp_path: Path) -> None:
+    rows = json.loads(json.dumps(attrs.asdict(PLAN)))
+    rows["stages"][0]["quota"]["threads"] = "many"
+    (tmp_path / "plan.json").write_text(json.dumps(rows))
+    with pytest.raises(UsageError) as caught:
+        read_plan(tmp_path / "plan.json")
+    assert "$.stages[0].quota.threads" in (caught.value.detail or "")
+
+
+@pytest.mark.parametrize(
+    ("plan", "where", "message"),
+    [
+        (with_stage("simulate", quota(cores=(0, 7))), "simulate", "gives it the cores [0, 7]"),
+        (with_stage("simulate", quota(cores=())), "simulate", "gives it the cores []"),
+        (with_stage("simulate", quota(cores=(1, 1))), "simulate", "gives it a core twice: [1, 1]"),
+        (with_stage("generate", quota(gpus=("GPU-1",))), "generate", "gives it the GPU 'GPU-1'"),
+        (with_stage("generate", lambda stage: attrs.evolve(stage, batch_size=0)), "generate", "says batch_size = 0"),
+        (with_stage("generate", lambda stage: attrs.evolve(stage, kind="stage")), "generate", "calls it a stage"),
+        (with_stage("generate", lambda stage: attrs.evolve(stage, name="generat")), "", "has a stage 'generat'"),
+        (attrs.evolve(PLAN, stages=PLAN.stages[:-1]), "", "lacks the stage 'train_ppo'"),
+    ],
+)
+def test_plans_that_do_not_fit(plan: Plan, where: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        check_plan(plan, GRAPH, POOL)
+    assert message in caught.value.message
+    assert (caught.value.where or "") == where
+    assert caught.value.hint
+
+
+def test_a_plan_that_fits() -> None:
+    check_plan(PLAN, GRAPH, POOL)
+
+
+def test_differences_name_stage_and_field() -> None:
+    other = with_stage("simulate", quota(cores=(1,), memory_mib=512))
+    other = attrs.evolve(other, max_staleness=2, stages=other.stages[:-1])
+    assert list(differences(PLAN, PLAN)) == []
+    assert list(differences(PLAN, other)) == [
+        "max_staleness 1 -> 2",
+        "simulate: cores 0,1 -> 1",
+        "simulate: memory_mib none -> 512",
+        "train_ppo: only in the first",
+    ]
