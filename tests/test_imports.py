@@ -1,4 +1,4 @@
-"""Imports point down: graph, planner and schedule know neither Dask nor torch."""
+"""Imports point down: graph, planner, schedule and rehearse know neither Dask nor torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 CODE = """
 import importlib, pkgutil, sys
 import ebrl
-for name in ("ebrl.graph", "ebrl.planner", "ebrl.schedule"):
+for name in ("ebrl.graph", "ebrl.planner", "ebrl.schedule", "ebrl.rehearse"):
     package = importlib.import_module(name)
     modules = [module.name for module in pkgutil.walk_packages(package.__path__, name + ".")]
     assert modules, name
@@ -20,7 +20,7 @@ print(sorted(heavy | runtime))
 """
 
 
-def test_graph_planner_and_schedule_import_neither_dask_nor_torch() -> None:
+def test_graph_planner_schedule_and_rehearse_import_neither_dask_nor_torch() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout.strip() == "[]"

@@ -3,12 +3,15 @@
 A step is one training iteration. Rates are averaged over 20 steps; a gap between rollout and training above 15 % of
 the faster for 20 steps in a row makes it look for a better allocation (EBRL, section on the feedback planner). Beyond
 the paper it weighs the gain against what the change costs, waits after every change, tells what the change really
-brought, takes it back where it made things worse, and never returns to an allocation that it has left while costs are
-about what they were then. So it cannot swing to and fro.
+brought, takes it back where it made things worse by more than noise, and never returns to an allocation that it has
+left while costs are about what they were then. So it cannot swing to and fro. Nor does it solve again what it has
+solved: where nothing better was found, it stays quiet until costs are others.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import deque
 from collections.abc import Mapping
 
@@ -16,7 +19,14 @@ import attrs
 
 from ebrl.planner.allocate import Answer, allocate
 from ebrl.planner.costs import CPU
-from ebrl.planner.predict import Prediction, generation_rate, predict, simulation_work, training_rate
+from ebrl.planner.predict import (
+    Prediction,
+    generation_rate,
+    predict,
+    simulation_work,
+    training_rate,
+    usable_cores,
+)
 from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Problem
 
 
@@ -29,6 +39,9 @@ class Measurement:
     simulation_rate: float
     generation_rate: float
     training_rate: float
+    batch: float = 0.0
+    """Mean requests of the generation calls behind `generation_rate`; 0 where that is not known. While cores are
+    hungry, calls are smaller than planned, and so is the rate that they show."""
 
     @property
     def rollout_rate(self) -> float:
@@ -85,13 +98,19 @@ class FeedbackPlanner:
     cooldown: int = 40
     min_gain: float = 0.04
     worse: float = 0.03
-    """Loss of throughput that is more than noise: a change that costs so much is taken back."""
+    """A change that costs so much of the throughput is taken back, unless twice the standard error of the
+    measurement is more."""
+    settle: int = 3
+    """Steps after a change that nothing is learned from: they hold its pause, and batches of before."""
     generation_replicas: int = 1
     _said: Problem = attrs.field(init=False)  # the tables before any correction
     _recent: deque[Measurement] = attrs.field(init=False)
     _step: int = attrs.field(default=0, init=False)
     _gaps: int = attrs.field(default=0, init=False)
+    _settling: int = attrs.field(default=0, init=False)
+    _kept: dict[str, float] | None = attrs.field(default=None, init=False)  # corrections when nothing better was found
     _quiet_until: int = attrs.field(default=0, init=False)
+    _error_before: float = attrs.field(default=0.0, init=False)
     _trial: Decision | None = attrs.field(default=None, init=False)
     _left: list[tuple[Allocation, dict[str, float]]] = attrs.field(factory=list, init=False)
 
@@ -103,26 +122,34 @@ class FeedbackPlanner:
         """Decisions of this step, most often none."""
         self._step += 1
         self.steps_left -= 1
+        if self._settling:
+            self._settling -= 1
+            return []
         self._recent.append(measured)
         mean = self._mean()
-        self._gaps = self._gaps + 1 if mean.gap > self.gap else 0
+        self._gaps = self._gaps + 1 if self._with_full_batches(mean).gap > self.gap else 0
         if len(self._recent) < self.window:
             return []
         if self._trial is not None:
             return self._judge(self._trial, mean)
         if self._gaps < self.patience or self._step < self._quiet_until:
             return []
-        return [self._decide(mean)]
+        corrections = self._corrections(mean)
+        if self._kept is not None and self._alike(corrections, self._kept, self.gap / 2):
+            return []
+        return [self._decide(mean, corrections)]
 
-    def _decide(self, mean: Measurement) -> Decision:
-        corrections = self._correct(mean)
+    def _decide(self, mean: Measurement, corrections: dict[str, float]) -> Decision:
+        self._correct(corrections)
         self._quiet_until = self._step + self.cooldown
         now = predict(self.problem, self.allocation)
         answer = allocate(self.problem, generation_replicas=self.generation_replicas)
         decision = self._decision("replan", mean, answer, now, corrections)
         if reason := self._objection(decision, corrections):
+            self._kept = corrections
             return attrs.evolve(decision, kind="kept", new=self.allocation, reason=reason)
         self._left.append((self.allocation, corrections))
+        self._error_before = self._error
         self._adopt(decision.new)
         self._trial = decision
         return decision
@@ -131,7 +158,7 @@ class FeedbackPlanner:
         """Why the change is not worth it; empty where it is."""
         if decision.predicted_gain < self.min_gain:
             return f"the best allocation gains {max(decision.predicted_gain, 0.0):.1%}, less than {self.min_gain:.0%}"
-        if any(decision.new == left and self._alike(corrections, then) for left, then in self._left):
+        if any(decision.new == left and self._alike(corrections, then, self.gap) for left, then in self._left):
             return "this allocation was left before, and costs are what they were then"
         step_s = self.problem.iteration / max(decision.measured.throughput, 1e-12)
         saved_s = self.steps_left * step_s * decision.predicted_gain / (1 + decision.predicted_gain)
@@ -144,7 +171,8 @@ class FeedbackPlanner:
         self._trial = None
         gain = mean.throughput / max(trial.measured.throughput, 1e-12) - 1
         outcome = attrs.evolve(trial, kind="outcome", step=self._step, measured=mean, achieved_gain=gain)
-        if gain >= -self.worse:
+        noise = 2 * math.hypot(self._error, self._error_before)
+        if gain >= -max(self.worse, noise):
             return [outcome]
         self._left.append((trial.new, dict(trial.corrections)))
         self._adopt(trial.old)
@@ -155,32 +183,46 @@ class FeedbackPlanner:
     def _adopt(self, allocation: Allocation) -> None:
         self.allocation = allocation
         self._recent.clear()
-        self._gaps = 0
+        self._gaps, self._settling, self._kept = 0, self.settle, None
         self._quiet_until = self._step + self.cooldown
 
-    def _correct(self, mean: Measurement) -> dict[str, float]:
-        """Scale the tables to what was measured under the present allocation; the scales by stage."""
-        said, allocation = self._said, self.allocation
-        simulating = simulation_work(said.simulation.on(CPU), min(len(said.cores), said.environments))
-        cores = len(allocation.cores.get(SIMULATION, said.core_quotas.get(SIMULATION, said.cores)))
-        expected = {
-            SIMULATION: cores / simulating if simulating else mean.simulation_rate,
-            GENERATION: generation_rate(said, allocation)[0],
-            TRAINING: training_rate(said, allocation),
-        }
-        seen = {
-            SIMULATION: mean.simulation_rate,
-            GENERATION: mean.generation_rate,
-            TRAINING: mean.training_rate,
-        }
-        scales = {load: expected[load] / rate if (rate := seen[load]) > 0 else 1.0 for load in expected}
+    def _corrections(self, mean: Measurement) -> dict[str, float]:
+        """What was measured under the present allocation, as scales of the tables by stage."""
+        expected = self._expected(mean.batch)
+        seen = {SIMULATION: mean.simulation_rate, GENERATION: mean.generation_rate, TRAINING: mean.training_rate}
+        # A stage without costs on the cores is expected to be infinitely fast, and learns nothing.
+        known = {load: 0.0 < rate < math.inf and expected[load] < math.inf for load, rate in seen.items()}
+        return {load: expected[load] / rate if known[load] else 1.0 for load, rate in seen.items()}
+
+    def _correct(self, scales: Mapping[str, float]) -> None:
+        said = self._said
         self.problem = attrs.evolve(
             said,
             simulation=said.simulation.corrected(scales[SIMULATION]),
             generation=said.generation.corrected(scales[GENERATION]),
             training=said.training.corrected(scales[TRAINING]),
         )
-        return scales
+
+    def _with_full_batches(self, mean: Measurement) -> Measurement:
+        """What generation could do, where calls were smaller than planned because cores were hungry."""
+        if not mean.batch:
+            return mean
+        fuller = self._expected(0.0)[GENERATION] / self._expected(mean.batch)[GENERATION]
+        return attrs.evolve(mean, generation_rate=mean.generation_rate * fuller)
+
+    def _expected(self, batch: float) -> dict[str, float]:
+        """Rates of the tables as they were, under the present allocation; generation calls are of `batch`, 0: full."""
+        said, allocation = self._said, self.allocation
+        cores = len(usable_cores(said, allocation)[SIMULATION])
+        simulating_s = simulation_work(said.simulation.on(CPU), min(cores, said.environments))
+        served = (
+            allocation if not batch else attrs.evolve(allocation, batch=min(allocation.batch, max(1, round(batch))))
+        )
+        return {
+            SIMULATION: cores / simulating_s if simulating_s else math.inf,
+            GENERATION: generation_rate(said, served)[0],
+            TRAINING: training_rate(said, allocation),
+        }
 
     def _decision(
         self, kind: str, mean: Measurement, answer: Answer, now: Prediction, corrections: dict[str, float]
@@ -205,12 +247,20 @@ class FeedbackPlanner:
     def _mean(self) -> Measurement:
         """Over the window; of rates that is the harmonic mean, as every step did the same work."""
         count = len(self._recent)
+        batch = sum(entry.batch for entry in self._recent) / count
         return Measurement(
+            batch=batch if all(entry.batch for entry in self._recent) else 0.0,
             **{
-                field.name: count / sum(1.0 / max(getattr(entry, field.name), 1e-12) for entry in self._recent)
-                for field in attrs.fields(Measurement)
-            }
+                name: count / sum(1.0 / max(getattr(entry, name), 1e-12) for entry in self._recent)
+                for name in ("throughput", "simulation_rate", "generation_rate", "training_rate")
+            },
         )
 
-    def _alike(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-        return all(abs(one[load] / other[load] - 1) <= self.gap for load in one)
+    @property
+    def _error(self) -> float:
+        """Relative standard error of the mean duration of a step in the window."""
+        steps_s = [1.0 / max(entry.throughput, 1e-12) for entry in self._recent]
+        return statistics.stdev(steps_s) / statistics.mean(steps_s) / math.sqrt(len(steps_s))
+
+    def _alike(self, one: Mapping[str, float], other: Mapping[str, float], tolerance: float) -> bool:
+        return all(abs(one[load] / other[load] - 1) <= tolerance for load in one)

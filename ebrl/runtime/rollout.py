@@ -22,7 +22,6 @@ from ebrl.runtime.environment_state import EnvironmentState
 from ebrl.runtime.filming import Filming
 from ebrl.runtime.loop import Loop
 from ebrl.runtime.recording import Recording
-from ebrl.runtime.requests import Actor, Requests
 from ebrl.runtime.rollout_settings import Deadlines, RolloutSettings
 from ebrl.runtime.seeding import chunk_seed, reset_seed
 from ebrl.runtime.slots import Slots, anonymous_memory, layout
@@ -31,6 +30,7 @@ from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher
 from ebrl.schedule.quantum import quantum
 from ebrl.schedule.recycling import Recycling
+from ebrl.schedule.requests import Actor, Requests
 from ebrl.schedule.windows import Windows
 
 __all__ = ["Actor", "Deadlines", "Rollout", "RolloutSettings"]

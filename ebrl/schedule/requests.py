@@ -60,13 +60,20 @@ class Requests:
         if not due and (not hungry or self._told_hungry or not self._unanswered):
             return False
         assert actor is not None
-        rows, self._open = self._open, []
-        self._unanswered.update(rows)
         self._told_hungry = hungry
+        # A batch at a time, so that several generation workers share what comes all at once.
+        size = self.batch_size if self.barrier is None else max(1, len(self._open))
+        while True:
+            rows, self._open = self._open[:size], self._open[size:]
+            self._ask(actor, rows, hungry)
+            if not self._open:
+                return True
+
+    def _ask(self, actor: Actor, rows: list[int], hungry: bool) -> None:
+        self._unanswered.update(rows)
         try:
             actor.request(rows, hungry=hungry)
         except BaseException:
             self._unanswered.difference_update(rows)
-            self._open = rows
+            self._open = rows + self._open
             raise
-        return True

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ebrl.runtime.requests import Requests
 from ebrl.schedule.barriers import StepBarrier
+from ebrl.schedule.requests import Requests
 
 
 class Listening:
@@ -72,3 +72,11 @@ def test_behind_a_barrier_all_are_sent_together() -> None:
     requests.add(0)
     assert requests.send(actor, hungry=True, active=lambda: [0, 1])
     assert actor.heard == [([0, 1], True)]
+
+
+def test_what_comes_all_at_once_is_asked_for_in_batches_so_that_several_workers_share_it() -> None:
+    requests, actor = Requests(batch_size=2), Listening()
+    for row in range(5):
+        requests.add(row)
+    assert requests.send(actor, hungry=True, active=list)
+    assert actor.heard == [([0, 1], True), ([2, 3], True), ([4], True)]

@@ -1,0 +1,192 @@
+"""A rehearsal: a run in virtual time. The same decision objects, on what the stages really cost.
+
+What is simpler than in a run: several machines count as one, whose cores all stages share fairly (core quotas only
+bound how many environments run at a time); weights, observations and trajectories travel in no time; nothing fails;
+simulators compute on the CPU only; an environment gets its core for a whole chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from ebrl.planner.feedback import Decision, FeedbackPlanner, Measurement
+from ebrl.planner.predict import usable_cores
+from ebrl.planner.problem import SIMULATION, Allocation, Problem
+from ebrl.rehearse.clock import Clock
+from ebrl.rehearse.generation import Generation
+from ebrl.rehearse.rollout import Rollout
+from ebrl.rehearse.training import Training
+from ebrl.rehearse.truth import Draws, TrueCosts
+from ebrl.schedule.admission import Admission
+
+_ENDLESS = 1 << 60
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Step:
+    """One training iteration."""
+
+    index: int
+    end_s: float
+    """Virtual time."""
+    wall_s: float
+    """Since the end of the iteration before."""
+    measured: Measurement
+    staleness: float
+    """Mean over the chunks that it trained on."""
+    most_stale: int
+    allocation: Allocation
+    """In force until its end."""
+    decisions: tuple[Decision, ...] = ()
+    """What the planner said at its end."""
+
+
+class Rehearsal:
+    """`run` as often as you like; it goes on where it was.
+
+    truth: what the stages cost; drift: what they cost from some training step on. planner: changes the allocation
+    under way. max_staleness: as for `Admission`; None is 1, or 0 with the barriers of `problem`. window: chunk-steps
+    that an environment records at a time, a divisor of the iteration; None gives every environment one window, or more.
+    change_s: for how long devices do nothing where their shares change.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        allocation: Allocation,
+        truth: TrueCosts,
+        *,
+        drift: Mapping[int, TrueCosts] | None = None,
+        planner: FeedbackPlanner | None = None,
+        max_staleness: int | None = None,
+        step_barrier: bool = False,
+        window: int | None = None,
+        change_s: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        if problem.simulation.devices():
+            raise ValueError("simulators that compute on devices cannot be rehearsed yet")
+        window = window or _window(problem)
+        if problem.iteration % window:
+            raise ValueError(f"an iteration of {problem.iteration} chunk-steps has no whole windows of {window}")
+        if max_staleness is None:
+            max_staleness = 0 if problem.barriers else 1
+        self.problem, self.allocation, self.version, self.steps = problem, allocation, 0, list[Step]()
+        self._drift, self._planner, self._change_s = dict(drift or {}), planner, change_s
+        self._windows = problem.iteration // window
+        self._clock, self._draws = Clock(), Draws(seed, truth)
+        self._cores = cores = self._clock.cores(len(problem.cores))
+        self._admission = Admission(max_staleness=max_staleness, iterations=_ENDLESS)
+        self.rollout = Rollout(
+            self._clock,
+            cores,
+            self._draws,
+            environments=problem.environments,
+            slots=len(usable_cores(problem, allocation)[SIMULATION]),
+            window=window,
+            batch_size=allocation.batch,
+            step_barrier=step_barrier,
+            on_batch=self._rolled,
+        )
+        self._generation = self.rollout.actor = Generation(self._clock, cores, self._draws, self.rollout)
+        self._training = Training(self._clock, cores, self._draws, problem.iteration)
+        self._complete: dict[int, list[int]] = {}
+        self._simulation_rate = 0.0
+        self._use(allocation, pause_s=0.0)
+
+    @property
+    def now_s(self) -> float:
+        return self._clock.now_s
+
+    def run(self, steps: int) -> list[Step]:
+        """The next so many training iterations."""
+        if not self._admission.granted:
+            self.rollout.start()
+            self._pump()
+        until = self.version + steps
+        while self.version < until:
+            if not self._clock.advance():
+                raise RuntimeError(f"nothing happens any more after training step {self.version}")
+        return self.steps[-steps:]
+
+    def change(self, allocation: Allocation) -> None:
+        """Go on with another allocation from now on."""
+        moved = (allocation.generation, allocation.training) != (self.allocation.generation, self.allocation.training)
+        self._use(allocation, self._change_s if moved else 0.0)
+
+    def _use(self, allocation: Allocation, pause_s: float) -> None:
+        self.allocation = allocation
+        self._generation.use(self.problem, allocation, pause_s)
+        self._training.use(self.problem, allocation, pause_s)
+        slots = len(usable_cores(self.problem, allocation)[SIMULATION])
+        self.rollout.retune(slots=slots, batch_size=allocation.batch)
+
+    def _pump(self) -> None:
+        for batch in self._admission.grant(self.version):
+            self.rollout.admit(batch, self._windows, self._admission.min_version(batch))
+        if not self._training.busy and self.version in self._complete:
+            versions = self._complete.pop(self.version)
+            self._training.begin(lambda: self._trained(versions))
+
+    def _rolled(self, batch: int, versions: list[int]) -> None:
+        """A batch is complete; the other stages see it before it trains."""
+
+        def seen() -> None:
+            self._complete[batch] = versions
+            self._pump()
+
+        if core_s := self.problem.others_core_s * self.problem.iteration:
+            self._cores.run(core_s, seen)
+        else:
+            self._clock.after(0.0, seen)
+
+    def _trained(self, versions: list[int]) -> None:
+        index = self.version
+        self.version += 1
+        self._generation.published(self.version)
+        wall_s = self.now_s - (self.steps[-1].end_s if self.steps else 0.0)
+        measured, used = self._measured(wall_s), self.allocation
+        if (costs := self._drift.get(self.version)) is not None:
+            self._draws.become(costs)
+        decisions = tuple(self._planner.observe(measured)) if self._planner is not None else ()
+        for decision in decisions:
+            if decision.kind in ("replan", "revert"):
+                self.change(decision.new)
+        self.steps.append(
+            Step(
+                index=index,
+                end_s=self.now_s,
+                wall_s=wall_s,
+                measured=measured,
+                staleness=index - sum(versions) / len(versions),
+                most_stale=index - min(versions),
+                allocation=used,
+                decisions=decisions,
+            )
+        )
+        self._pump()
+
+    def _measured(self, wall_s: float) -> Measurement:
+        counts = self.rollout.take_counts()
+        if counts.chunks:
+            self._simulation_rate = len(self.rollout.dispatcher.cores) * counts.chunks / max(counts.core_s, 1e-12)
+        generation_rate, batch = self._generation.rates()
+        return Measurement(
+            throughput=self.problem.iteration / wall_s,
+            simulation_rate=self._simulation_rate,
+            generation_rate=generation_rate,
+            training_rate=self._training.rate,
+            batch=batch,
+        )
+
+
+def throughput(steps: list[Step]) -> float:
+    """Chunk-steps per second over `steps`."""
+    return sum(step.measured.throughput * step.wall_s for step in steps) / sum(step.wall_s for step in steps)
+
+
+def _window(problem: Problem) -> int:
+    most = max(1, problem.iteration // problem.environments)
+    return next(length for length in range(most, 0, -1) if problem.iteration % length == 0)

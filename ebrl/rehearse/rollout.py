@@ -1,0 +1,192 @@
+"""The rollout of a rehearsal: environments that take their time, under the dispatcher, windows and requests of a run.
+
+The life of an environment is that of `ebrl.runtime.rollout`, but that a grant is a whole chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from ebrl.rehearse.clock import Clock, SharedCores
+from ebrl.rehearse.truth import Draws
+from ebrl.schedule.barriers import StepBarrier
+from ebrl.schedule.dispatcher import StepDispatcher, Urgency
+from ebrl.schedule.requests import Actor, Requests
+from ebrl.schedule.windows import Window, Windows
+
+_NOTHING = (float("inf"), 0.0)
+
+
+@attrs.define
+class Environment:
+    """Life: reset, idle, asking, step, asking ... reset."""
+
+    work: str = "reset"
+    window: Window | None = None
+    left: int = 0
+    """Chunk-steps that the window still has."""
+    episode: float = 0.0
+    """Chunk-steps until the next reset."""
+    version: int = 0
+    """Weights that the present chunk is from."""
+    recorded: list[int] = attrs.field(factory=list)
+    """Versions of the chunks of the window."""
+
+    @property
+    def urgency(self) -> Urgency:
+        return _NOTHING if self.window is None else (self.window.batch, -self.left)
+
+
+@attrs.define
+class Counts:
+    """Since they were taken last."""
+
+    chunks: int = 0
+    core_s: float = 0.0
+    """CPU time of chunks and resets."""
+
+
+class Rollout:
+    """Environments over the cores of one machine; several machines count as one."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        cores: SharedCores,
+        draws: Draws,
+        *,
+        environments: int,
+        slots: int,
+        window: int,
+        batch_size: int,
+        step_barrier: bool = False,
+        on_batch: Callable[[int, list[int]], None],
+    ) -> None:
+        """slots: environments that run at a time. window: chunk-steps of one. on_batch: (batch, versions of its
+        chunks)."""
+        self._clock, self._cores, self._draws, self._window, self._on_batch = clock, cores, draws, window, on_batch
+        self.actor: Actor | None = None
+        self.counts = Counts()
+        self.environments = [Environment() for _ in range(environments)]
+        self.dispatcher = StepDispatcher(cores=tuple(range(slots)))
+        self._windows = Windows(environments=range(environments))
+        self._requests = Requests(batch_size=batch_size, barrier=StepBarrier() if step_barrier else None)
+        self._recorded: dict[int, list[int]] = {}
+
+    def start(self) -> None:
+        """The environments begin somewhere within their first episode, as they are found when a run has gone on."""
+        for index, environment in enumerate(self.environments):
+            environment.episode = self._draws.episode_left()
+            self._offer(index, environment)
+        self.flush()
+
+    def admit(self, batch: int, windows: int, min_version: int) -> None:
+        self._recorded[batch] = []
+        self._windows.admit(batch, windows, min_version)
+        for index, environment in enumerate(self.environments):
+            if environment.work == "idle":
+                self._offer(index, environment)
+        self.flush()
+
+    def actions_arrived(self, rows: Sequence[int], version: int) -> None:
+        self._requests.answered(rows)
+        for row in rows:
+            environment = self.environments[row]
+            environment.work, environment.version = "step", version
+            self.dispatcher.ready(row, urgency=environment.urgency)
+        self.flush()
+
+    def retune(self, *, slots: int, batch_size: int) -> None:
+        self.dispatcher.move(tuple(range(slots)))
+        self._requests.batch_size = batch_size
+        self.flush()
+
+    def min_version(self, row: int) -> int:
+        window = self.environments[row].window
+        assert window is not None
+        return window.min_version
+
+    def take_counts(self) -> Counts:
+        taken, self.counts = self.counts, Counts()
+        return taken
+
+    def flush(self) -> None:
+        while self._dispatch() or self._request():
+            pass
+
+    def _dispatch(self) -> bool:
+        grants = self.dispatcher.dispatch()
+        running = self.dispatcher.running
+        for index, _ in grants:
+            if self.environments[index].work == "reset":
+                core_s = self._draws.reset_s(index)
+            else:
+                core_s = self._draws.chunk_s(index, running)
+            self.counts.core_s += core_s
+            self._cores.run(core_s, _Done(self, index, self._clock.now_s))
+        return bool(grants)
+
+    def _request(self) -> bool:
+        return self._requests.send(self.actor, hungry=self.dispatcher.waiting == 0, active=self._active)
+
+    def finished(self, index: int, began_s: float) -> None:
+        """The chunk or reset of an environment is over."""
+        environment = self.environments[index]
+        self.dispatcher.finished(index, self._clock.now_s - began_s)
+        if environment.work == "reset":
+            environment.episode = self._draws.episode()
+        else:
+            self._chunk_done(environment)
+        if environment.episode <= 0:
+            environment.work = "reset"
+            self.dispatcher.ready(index, "reset", environment.urgency)
+        elif environment.window is not None:
+            self._ask(index, environment)
+        else:
+            self._offer(index, environment)
+        self.flush()
+
+    def _chunk_done(self, environment: Environment) -> None:
+        self.counts.chunks += 1
+        environment.episode -= 1
+        environment.left -= 1
+        environment.recorded.append(environment.version)
+        window = environment.window
+        if environment.left or window is None:
+            return
+        self._recorded[window.batch] += environment.recorded
+        environment.window, environment.recorded = None, []
+        if self._windows.done(window):
+            self._on_batch(window.batch, self._recorded.pop(window.batch))
+
+    def _offer(self, index: int, environment: Environment) -> None:
+        if (window := self._windows.take(index)) is None:
+            environment.work = "idle"
+            return
+        environment.window, environment.left = window, self._window
+        self._ask(index, environment)
+
+    def _ask(self, index: int, environment: Environment) -> None:
+        environment.work = "asking"
+        self._requests.add(index)
+
+    def _active(self) -> list[int]:
+        """Whom a step barrier waits for."""
+        soon = ("reset",) if self._windows.admitted else ()
+        return [
+            index
+            for index, environment in enumerate(self.environments)
+            if environment.work in soon or environment.window is not None
+        ]
+
+
+@attrs.define(frozen=True)
+class _Done:
+    rollout: Rollout
+    index: int
+    began_s: float
+
+    def __call__(self) -> None:
+        self.rollout.finished(self.index, self.began_s)

@@ -1,0 +1,135 @@
+"""What the stages really cost in a rehearsal, and by how much it varies from call to call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from random import Random
+
+import attrs
+
+from ebrl.planner.costs import CPU, CostTable, StageCosts
+from ebrl.planner.predict import host_work, simulation_work
+from ebrl.planner.problem import Problem
+
+
+@attrs.define(frozen=True, kw_only=True)
+class TrueCosts:
+    """Mean costs as tables; every call is a draw from a lognormal distribution around them.
+
+    The sigmas are those of the logarithm, so about the relative spread of one call: 0 is none.
+    """
+
+    simulation: StageCosts
+    """A chunk-step on ``cpu``, without any reset."""
+    generation: StageCosts
+    training: StageCosts
+    episode: float = math.inf
+    """Mean chunk-steps of an episode; infinite: it never ends."""
+    episode_spread: float = 0.0
+    """Lengths are drawn evenly from episode * (1 - spread) to episode * (1 + spread), 0 to 1."""
+    reset_s: float = 0.0
+    """CPU time of a reset, which follows each episode."""
+    simulation_sigma: float = 0.0
+    generation_sigma: float = 0.0
+    training_sigma: float = 0.0
+    """One draw for all devices: what makes an iteration longer, longer trajectories say, concerns them all."""
+    stragglers: Collection[int] = ()
+    """Environments whose chunks and resets cost `straggler_factor` times as much."""
+    straggler_factor: float = 5.0
+
+    @staticmethod
+    def of(problem: Problem, **settings: object) -> TrueCosts:
+        """The costs that `problem` says, beside `settings`."""
+        costs = {"simulation": problem.simulation, "generation": problem.generation, "training": problem.training}
+        return TrueCosts(**{**costs, **settings})  # type: ignore[arg-type]
+
+    def told(self, problem: Problem) -> Problem:
+        """`problem` with these costs: resets are part of what a chunk-step costs, on average over the environments."""
+        return attrs.evolve(
+            problem,
+            simulation=self._with_resets(problem.environments),
+            generation=self.generation,
+            training=self.training,
+        )
+
+    def _with_resets(self, environments: int) -> StageCosts:
+        table = self.simulation.on(CPU)
+        if table is None or (math.isinf(self.episode) and not self.stragglers):
+            return self.simulation
+        slow = len([number for number in self.stragglers if number < environments])
+        factor = 1.0 + slow / environments * (self.straggler_factor - 1.0)
+        reset_s = self.reset_s / self.episode / table.correction
+        points = tuple(
+            attrs.evolve(
+                point,
+                seconds=factor * (point.seconds + reset_s / point.quota),
+                core_s=factor * (point.core_s + reset_s),
+            )
+            for point in table.points
+        )
+        return StageCosts(tables={**self.simulation.tables, CPU: attrs.evolve(table, points=points)})
+
+
+class Draws:
+    """Durations under `costs`, which may be exchanged at any time. All depend on the seed and on the order of calls."""
+
+    def __init__(self, seed: int, costs: TrueCosts) -> None:
+        self._random = Random(seed)
+        self._known: dict[tuple[object, ...], tuple[float, float]] = {}
+        self.costs = costs
+
+    def become(self, costs: TrueCosts) -> None:
+        self.costs = costs
+        self._known.clear()
+
+    def chunk_s(self, environment: int, cores: int) -> float:
+        """CPU seconds of a chunk-step while `cores` cores simulate."""
+        key = ("chunk", cores)
+        if key not in self._known:
+            self._known[key] = simulation_work(self.costs.simulation.on(CPU), cores), 0.0
+        return self._known[key][0] * self._factor(environment)
+
+    def reset_s(self, environment: int) -> float:
+        return self.costs.reset_s * self._factor(environment)
+
+    def episode(self) -> float:
+        """Chunk-steps until the next reset."""
+        if math.isinf(self.costs.episode):
+            return math.inf
+        spread = self.costs.episode_spread
+        return max(1, round(self.costs.episode * self._random.uniform(1.0 - spread, 1.0 + spread)))
+
+    def episode_left(self) -> float:
+        """The same for an environment that is found somewhere in its episode."""
+        whole = self.episode()
+        return whole if math.isinf(whole) else self._random.randint(1, int(whole))
+
+    def generation_s(self, model: str, quota: float, batch: int) -> tuple[float, float]:
+        """(seconds, CPU seconds) of a call."""
+        return self._call(self.costs.generation.on(model), model, quota, batch, self.costs.generation_sigma)
+
+    def training_s(self, parts: Collection[tuple[str, float]], batch: int) -> list[tuple[float, float]]:
+        """(seconds, CPU seconds) of one iteration, for the part of each (device model, quota)."""
+        factor = self._around(self.costs.training_sigma)
+        found = [self._call(self.costs.training.on(model), model, quota, batch, 0.0) for model, quota in parts]
+        return [(seconds * factor, core_s * factor) for seconds, core_s in found]
+
+    def _call(self, table: CostTable | None, model: str, quota: float, batch: int, sigma: float) -> tuple[float, float]:
+        if table is None:
+            raise ValueError(f"nothing says what a stage costs on {model}")
+        key = (id(table), quota, batch)
+        if key not in self._known:
+            inside = quota if model == CPU else 100
+            self._known[key] = table.seconds(quota, batch), host_work(table, inside, batch) * batch
+        seconds, core_s = self._known[key]
+        factor = self._around(sigma)
+        return seconds * factor, core_s * factor
+
+    def _factor(self, environment: int) -> float:
+        slow = self.costs.straggler_factor if environment in self.costs.stragglers else 1.0
+        return slow * self._around(self.costs.simulation_sigma)
+
+    def _around(self, sigma: float) -> float:
+        """Lognormal with mean 1."""
+        return math.exp(self._random.gauss(-sigma * sigma / 2, sigma)) if sigma else 1.0
