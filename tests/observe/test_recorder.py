@@ -166,7 +166,10 @@ def test_numbers_that_are_none_are_kept_as_null_and_nobody_complains(
         (np.arange(3), [0, 1, 2]),
         ({1: (Path("a"), {"x"})}, {"1": ["a", ["x"]]}),
         (True, True),
-        (Quota(cores=(1,)), {"cores": [1], "bound": False, "threads": 1, "gpus": [], "memory_mib": None}),
+        (
+            Quota(cores=(1,)),
+            {"cores": [1], "bound": False, "threads": 1, "gpus": [], "sm_percent": [], "memory_mib": None},
+        ),
         (len, "<built-in function len>"),
     ],
 )
