@@ -61,6 +61,7 @@ GOOD = Machine(
 def no_mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     monkeypatch.setattr(green_context, "version", lambda name: "2.13.0+cu130")
+    monkeypatch.delitem(sys.modules, "torch.cuda.green_contexts", raising=False)  # of the torch that is installed
     return tmp_path
 
 
