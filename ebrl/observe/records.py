@@ -39,7 +39,7 @@ class LineFile:
 
     def write(self, row: Mapping[str, Any]) -> None:
         line = json.dumps(plain(row), allow_nan=False, ensure_ascii=False)
-        self._file.write(line.encode() + b"\n")
+        self._file.write(line.encode(errors="backslashreplace") + b"\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ def write_json(path: Path, value: Any) -> None:
 def _replace(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

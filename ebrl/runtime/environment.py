@@ -76,7 +76,7 @@ class EnvironmentProcess:
         self.leader: psutil.Process | None = None
         """The process, once it has begun, as `family` wants it."""
         self._recording = False
-        self._buffer = b""
+        self._buffer = bytearray()
         self._log = ProcessLog(order.log_folder, f"environment-{index}")
         self.descriptor, self._writing = os.pipe()
         self._reading, self._commands = os.pipe()
@@ -143,7 +143,7 @@ class EnvironmentProcess:
         with contextlib.suppress(BlockingIOError):
             if not (part := os.read(self.descriptor, 65536)):
                 raise self.autopsy()
-            self._buffer += part
+            self._buffer += part  # in place: replies may be large, and come in pieces
         if len(self._buffer) < wire.REPLY.size:
             return None
         kind, terminated, truncated, success, steps, elapsed_s, length = wire.REPLY.unpack_from(self._buffer)
@@ -151,7 +151,7 @@ class EnvironmentProcess:
         if len(self._buffer) < end:
             return None
         text = self._buffer[wire.REPLY.size : end].decode()
-        self._buffer = self._buffer[end:]
+        del self._buffer[:end]
         if kind == wire.FAILED:
             failure = json.loads(text)
             raise EnvironmentGone(failure["message"], failure["detail"], failure["hint"], failure["exit_code"])

@@ -14,6 +14,7 @@ KILLED = "somebody killed it, or the kernel did for want of memory: see the kern
 """The hint where a process was ended by SIGKILL."""
 
 _LONGEST_MESSAGE, _LONGEST = 2_000, 16_000  # characters of an exception, and of its traceback, that travel
+_MOST_LINKS = 50  # exceptions that led to one another
 
 
 class ContractError(Exception):
@@ -27,14 +28,10 @@ class ContractError(Exception):
 def describe(error: BaseException) -> dict[str, Any]:
     """The exception as plain data. Of what led to it, the first comes first."""
     if isinstance(error, EbrlError):
-        return {
-            "message": error.message,
-            "detail": error.detail,
-            "hint": error.hint,
-            "exit_code": error.exit_code,
-        }
+        return _described(error.message, error.detail or "", error.hint or "", error.exit_code)
     if isinstance(error, ContractError):
-        return {"message": str(error), "detail": "\n".join(_notes(error)), "hint": error.hint, "exit_code": 1}
+        return _described(str(error), "\n".join(_notes(error)), error.hint)
+    _cut(error)
     first = error
     # What was raised on purpose (`raise ... from`) speaks for itself; what went wrong in a clean-up does not.
     while first.__context__ is not None and not first.__suppress_context__:
@@ -42,12 +39,37 @@ def describe(error: BaseException) -> dict[str, Any]:
     message = text_of(error) if first is error else f"{text_of(first)} (then {text_of(error)})"
     report = traceback.TracebackException.from_exception(error)
     _leave_out_own_frames(report)
+    return _described(message, "".join(report.format())[-_LONGEST:])
+
+
+def _described(message: str, detail: str, hint: str = "", exit_code: int = 1) -> dict[str, Any]:
     return {
-        "message": message[:_LONGEST_MESSAGE],
-        "detail": "".join(report.format())[-_LONGEST:],
-        "hint": "",
-        "exit_code": 1,
+        "message": printable(message[:_LONGEST_MESSAGE]),
+        "detail": printable(detail[:_LONGEST]),
+        "hint": printable(hint[:_LONGEST_MESSAGE]),
+        "exit_code": exit_code,
     }
+
+
+def printable(text: str) -> str:
+    """`text` with escapes for what neither UTF-8 nor a terminal should get: halves of characters, as names of files
+    may hold, and control characters."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
+def _cut(error: BaseException) -> None:
+    """End the chain behind the exception where it returns to itself, and after `_MOST_LINKS`."""
+    seen, link = {id(error)}, error
+    while (former := link.__context__) is not None:
+        if id(former) in seen or len(seen) >= _MOST_LINKS:
+            link.__context__ = None
+            return
+        seen.add(id(former))
+        link = former
 
 
 def text_of(error: BaseException) -> str:

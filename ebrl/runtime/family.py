@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Iterable
 
 import psutil
@@ -23,6 +22,7 @@ MARK = "EBRL_FAMILY"
 
 _MOMENT_S = 1.0  # for resource trackers, and for the kernel
 _ROUNDS = 10
+_PATIENCE_S = _ROUNDS * 2 * _MOMENT_S + 5.0  # with a guardian at work
 
 
 class Family:
@@ -43,8 +43,12 @@ class Family:
         """End all that is left. Safe to call twice."""
         assert self._guardian.stdin is not None
         self._guardian.stdin.close()
-        if self._guardian.wait():
-            warnings.warn("what simulators started may live on: their guardian failed", RuntimeWarning, stacklevel=2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._guardian.wait(_PATIENCE_S) == 0:
+                return
+        self._guardian.kill()  # whatever happened to it, its work is done here
+        self._guardian.wait()
+        _end_marked(self.mark)
 
     def __enter__(self) -> Family:
         return self
@@ -123,9 +127,13 @@ def _marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-if __name__ == "__main__":
-    sys.stdin.buffer.read()
+def _end_marked(mark: str) -> None:
     for _ in range(_ROUNDS):  # what is ended may be started again meanwhile
-        if not (found := _marked(sys.argv[1])):
+        if not (found := _marked(mark)):
             break
         end(found)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    _end_marked(sys.argv[1])

@@ -7,6 +7,8 @@ the generation worker receives it over a Unix socket. The memory has no name, so
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import tempfile
@@ -26,7 +28,7 @@ TEXT_BYTES = 512
 def anonymous_memory() -> int:
     """A file descriptor of shared memory without a name; its size is set by `Slots.create`."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("ebrl")
+        return os.memfd_create("ebrl", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
@@ -75,7 +77,10 @@ class Slots:
 
     @staticmethod
     def create(descriptor: int, described: Mapping[str, Any]) -> Slots:
+        """The memory gets its size, which nobody can change from now on: whoever touches what is gone would die."""
         os.ftruncate(descriptor, described["size"])
+        with contextlib.suppress(AttributeError, OSError):  # seals are Linux's, and of memory without a file
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return Slots(descriptor, described)
 
     def __getitem__(self, name: str) -> Array:

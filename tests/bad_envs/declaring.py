@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ def ticket(notes: str) -> int:
 
 
 class Differing(Counting):
-    """All processes but the first declare something else."""
+    """All processes but the first declare something else, and later."""
 
     def __init__(self, target: str, *, notes: str, what: str) -> None:
         super().__init__(target)
         if ticket(notes):
+            time.sleep(1.0)  # the first to take a ticket shall be the first to declare
             self.spec = {
                 "shape": spec(Space((1,)), Space((1,))),
                 "type": spec(Space((4,), "float64"), Space((1,))),

@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ebrl.runtime import family
+from ebrl.runtime.family import Family
+
 from .playing import TESTS, Play, order
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts sessions by setsid, and looks into /proc")
@@ -104,3 +107,13 @@ def test_where_memory_ends_simulators_end_first() -> None:
         play.at_rest()
         worse = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in play.rollout.pids()]
     assert worse == [min(1000, own + 500)] * 2
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_end_of_the_guardian_saves_nobody(how: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(family, "_PATIENCE_S", 1.0)
+    whole = Family()
+    orphan = subprocess.Popen(["sleep", "1000"], start_new_session=True, env={**os.environ, family.MARK: whole.mark})
+    os.kill(whole._guardian.pid, how)
+    whole.close()
+    assert orphan.wait(5.0) == -signal.SIGKILL
