@@ -69,7 +69,7 @@ def _larger(problem: Problem) -> Iterator[tuple[str, Problem]]:
     first, *others = problem.nodes
 
     def with_first(node: Node) -> Problem:
-        return attrs.evolve(problem, nodes=(node, *others), core_quotas={})
+        return attrs.evolve(problem, nodes=(node, *others))
 
     yield "one more core", with_first(attrs.evolve(first, cores=(*first.cores, max(first.cores) + 1)))
     if first.devices:

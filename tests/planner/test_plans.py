@@ -1,0 +1,167 @@
+"""From a plan to the allocator's numbers and back, and the reasons for a plan that a profile made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+import ebrl
+from ebrl.graph.model import Graph
+from ebrl.graph.plan import Plan
+from ebrl.observe.plan_table import explanation_lines
+from ebrl.planner.allocate import allocate
+from ebrl.planner.explain import as_it_is, explained, planned, profiled_problem
+from ebrl.planner.first_plan import first_plan
+from ebrl.planner.plans import allocation_of, changed, chunks_per_iteration
+from ebrl.planner.predict import predict
+from ebrl.planner.problem import Allocation, Problem
+from ebrl.resources.pool import ResourcePool
+
+from .machines import on_devices
+from .profiles import made, point
+
+POOL = ResourcePool(cores=(2, 3))
+
+
+@ebrl.simulation
+def simulate(env: ebrl.Simulator, chunk: ebrl.ActionChunk) -> Iterator[ebrl.Step]:
+    for action in chunk:
+        yield env.step(action)
+
+
+@ebrl.generation
+def generate(
+    policy: ebrl.Policy, observations: ebrl.Batch[ebrl.Observation], weights: ebrl.Weights
+) -> ebrl.Batch[ebrl.ActionChunk]:
+    return policy.act(observations)
+
+
+@ebrl.training
+def train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights: ...
+
+
+@ebrl.training(cpus=1)
+def train_on_one(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights: ...
+
+
+@ebrl.workflow
+def flow(batch_size: int | None = None, one: bool = False) -> None:
+    policy = ebrl.policy("mlp")
+    actions = ebrl.stream(ebrl.ActionChunk)
+    weights = ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions, num_envs=4, num_steps=16)
+    actions <<= generate(policy, observations, weights, batch_size=batch_size)
+    weights <<= (train_on_one if one else train)(policy, trajectories)
+
+
+def problem(graph: Graph, schedule: str = "ebrl") -> tuple[Plan, Problem]:
+    plan = first_plan(graph, POOL, schedule)
+    return plan, profiled_problem(graph, plan, POOL, made())
+
+
+def test_what_the_allocator_is_told_of_a_graph() -> None:
+    plan, asked = problem(flow())
+    assert (asked.environments, asked.iteration, asked.barriers, asked.devices) == (4, 64, False, ())
+    assert asked.cores == {("", 2), ("", 3)}
+    assert (dict(asked.pinned), dict(asked.core_quotas)) == ({}, {})
+    assert chunks_per_iteration(flow(), plan) == 64
+    assert problem(flow(), "sync")[1].barriers
+
+
+def test_what_the_author_fixed_is_pinned() -> None:
+    _, asked = problem(flow(batch_size=2, one=True))
+    assert asked.pinned == {"batch": 2, "training_threads": 1}
+    assert asked.core_quotas == {"training": {("", 2)}}
+    answer = allocate(asked)
+    assert (answer.allocation.batch, answer.allocation.training_threads) == (2, 1)
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_a_plan_as_an_allocation_and_back_is_the_plan(one: bool) -> None:
+    graph = flow(one=one)
+    plan, asked = problem(graph)
+    there = allocation_of(plan, asked)
+    back = changed(plan, there, graph, POOL, predict(asked, there))
+    assert (back.stages, back.epoch) == (plan.stages, plan.epoch + 1)
+    assert allocation_of(back, asked) == there
+
+
+def test_an_allocation_becomes_a_plan() -> None:
+    graph = flow()
+    plan, asked = problem(graph)
+    wanted = Allocation(batch=2, generation_threads=2, training_threads=2, cores={"simulation": frozenset({("", 3)})})
+    found = changed(plan, wanted, graph, POOL, predict(asked, wanted))
+    assert found.predicted == predict(asked, wanted).rate
+    simulation, generation, training = (found.stage(name) for name in ("simulate", "generate", "train"))
+    assert (simulation.quota.cores, simulation.batch_size) == ((3,), 1)
+    assert (generation.batch_size, generation.quota.threads, generation.quota.cores) == (2, 2, (2, 3))
+    assert (training.quota.threads, training.batch_size) == (2, plan.stage("train").batch_size)
+    assert allocation_of(found, asked) == wanted
+
+
+def test_a_profiled_plan_is_that_of_the_allocator_and_still_the_first() -> None:
+    graph = flow()
+    plan, asked = problem(graph)
+    found, answer = planned(graph, plan, POOL, asked)
+    assert found.epoch == 0
+    assert allocation_of(found, asked) == answer.allocation == allocate(asked).allocation
+    assert found.predicted == answer.prediction.rate
+    assert as_it_is(asked, found).rate == pytest.approx(answer.prediction.rate)
+    assert as_it_is(asked, plan).rate <= found.predicted * (1 + 1e-9)
+
+
+def test_reasons_on_a_machine_without_devices() -> None:
+    graph = flow()
+    plan, asked = problem(graph)
+    answer = planned(graph, plan, POOL, asked)[1]
+    found = explained(asked, answer, chunk=5)
+    assert list(found.more) == ["one more core"]
+    assert found.more["one more core"] == pytest.approx(0.5, abs=0.06)  # of two cores that are the bottleneck
+    assert (found.exact, found.chunk) == (True, 5)
+
+
+def test_reasons_on_a_machine_with_devices() -> None:
+    asked = on_devices(environments=4000, cores=512)
+    answer = allocate(asked)
+    found = explained(asked, answer, chunk=1)
+    assert list(found.more) == ["one more core", "devices 10 % larger", "one more device"]
+    assert found.more["one more core"] == pytest.approx(0.0, abs=1e-6)
+    assert found.more["devices 10 % larger"] == pytest.approx(0.1, abs=0.01)
+    assert found.more["one more device"] > 0.1
+
+
+def test_one_more_core_is_nothing_to_a_stage_that_may_not_use_it() -> None:
+    """``cpus=`` is a number of cores: it does not grow with the machine."""
+    asked = problem(flow())[1]
+    bound = attrs.evolve(asked, core_quotas={"simulation": frozenset({("", 2)})})
+    answer = allocate(bound)
+    assert answer.prediction.bottleneck == "cores of simulation"
+    assert explained(bound, answer, 1).more["one more core"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_reasons_as_text() -> None:
+    graph = flow()
+    plan, asked = problem(graph)
+    found = explained(asked, planned(graph, plan, POOL, asked)[1], chunk=5)
+    lines = list(explanation_lines(found))
+    rate = found.prediction.rate
+    assert lines[0] == (
+        f"expected: {rate:,.0f} chunk-steps/s ({5 * rate:,.0f} environment steps/s), "
+        "bounded by cores of simulation + generation + training"
+    )
+    assert lines[1].startswith("idle: simulation ")
+    assert lines[-1].startswith("more: one more core +")
+    cut = attrs.evolve(found, exact=False)
+    assert "not searched exhaustively" in list(explanation_lines(cut))[-1]
+
+
+def test_a_profile_of_a_slower_stage_moves_the_bottleneck() -> None:
+    slow = made(stages={**made().stages, "training": (point(1, 64, 6.4),)})
+    graph = flow()
+    plan = first_plan(graph, POOL, "ebrl")
+    asked = profiled_problem(graph, plan, POOL, slow)
+    found, answer = planned(graph, plan, POOL, asked)
+    assert answer.prediction.bottleneck == "training"
+    assert found.predicted == pytest.approx(10.0)
