@@ -1,0 +1,149 @@
+"""The profile file: that it comes back as it was, and what is said of one that does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ebrl.errors import UsageError
+from ebrl.observe.records import plain, write_json
+from ebrl.planner.costs import CPU
+from ebrl.planner.profile import SCHEMA, Profile, doubts, explore, read_profile
+
+from .profiles import made, point
+
+
+def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
+    kept = made(together={"training": 1.2}, others_core_s=0.001)
+    write_json(tmp_path / "profile.json", kept)
+    assert read_profile(tmp_path / "profile.json") == kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": SCHEMA + 1}, f"has the schema {SCHEMA + 1}, this ebrl reads {SCHEMA}"),
+        ({"schema": None}, "has the schema None, this ebrl reads 1"),
+        ({"cores": "two"}, "is no profile"),
+        ({"speed": 3}, "is no profile"),
+        ({"stages": {"training": [{"quota": 1}]}}, "is no profile"),
+    ],
+)
+def test_a_file_that_is_no_profile_of_today(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({**plain(made()), **changes}))
+    with pytest.raises(UsageError) as caught:
+        read_profile(path)
+    assert caught.value.message == f"{path} {message}"
+    assert caught.value.hint == "make it again: ebrl profile"
+
+
+@pytest.mark.parametrize("text", ["", "{", "\x00"])
+def test_a_file_that_is_no_json(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "cut.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="is not JSON"):
+        read_profile(path)
+
+
+def test_a_file_that_holds_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text("[1]")
+    with pytest.raises(UsageError, match="has the schema None"):
+        read_profile(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file or directory"):
+        read_profile(tmp_path / "none.json")
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "image.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="is not JSON"):
+        read_profile(path)
+
+
+def test_nothing_is_doubted_where_all_is_as_it_was() -> None:
+    assert list(doubts(made(), made())) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "doubt"),
+    [
+        ("machine", "Fast CPU 64 cores", "it was measured with machine Slow CPU 2 cores, here it is Fast CPU 64 cores"),
+        ("cores", 1, "it was measured with cores 2, here it is 1"),
+        ("simulator", "libero:x/3", "it was measured with simulator gymnasium:Pendulum-v1, here it is libero:x/3"),
+        ("policy", "mlp(hidden=(8,))", "it was measured with policy mlp(), here it is mlp(hidden=(8,))"),
+        ("environments", 8, "it was measured with environments 4, here it is 8"),
+        ("chunk", 5, "it was measured with chunk 1, here it is 5"),
+        ("iteration", 128, "it was measured with iteration 64, here it is 128"),
+        ("versions", {"ebrl": "0.1.0", "torch": "2.9.0"}, "it was measured with torch 2.8.0, here it is 2.9.0"),
+    ],
+)
+def test_what_became_of_the_machine_is_named(name: str, value: Any, doubt: str) -> None:
+    assert list(doubts(made(), attrs.evolve(made(), **{name: value}))) == [doubt]
+    assert list(doubts(made(), {name: value})) == [doubt]
+
+
+def test_packages_that_are_not_installed_are_not_doubted() -> None:
+    assert list(doubts(made(), {"versions": {"numpy": "2.0"}})) == []
+
+
+def test_its_costs_are_those_beside_the_other_stages() -> None:
+    profile = made(together={"generation": 1.5})
+    table = profile.costs("generation").on(CPU)
+    alone = made().costs("generation").on(CPU)
+    assert table is not None and alone is not None
+    assert table.seconds(1, 4) == pytest.approx(1.5 * alone.seconds(1, 4))
+    assert profile.costs("training").on(CPU) == made().costs("training").on(CPU)
+    assert profile.costs("training").on("H100") is None
+
+
+def test_points_on_devices_have_a_table_of_their_own() -> None:
+    rows = (point(1, 1, 0.1), point(100, 1, 0.01, resource="H100"))
+    costs = made(stages={"generation": rows}).costs("generation")
+    assert set(costs.tables) == {CPU, "H100"}
+    assert costs.devices() == ("H100",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "slow_cpu_2_cores-gymnasium_pendulum_v1-mlp.json"),
+        ({"policy": "flow(hidden=64, layers=(1, 2))"}, "slow_cpu_2_cores-gymnasium_pendulum_v1-flow.json"),
+        ({"machine": "../Größe/1", "simulator": ""}, "gr_e_1-none-mlp.json"),
+    ],
+)
+def test_its_file_is_named_after_what_it_is_of(changes: dict[str, Any], name: str) -> None:
+    assert made(**changes).file_name == name
+
+
+@given(st.integers(1, 300), st.integers(0, 300))
+def test_a_straight_line_is_explored_with_three_points(low: int, more: int) -> None:
+    asked: list[int] = []
+
+    def measure(batch: int) -> float:
+        asked.append(batch)
+        return 1.0 + batch
+
+    found = explore(low, low + more, measure)
+    assert len(asked) == len(set(asked)) <= 3
+    assert list(found) == sorted(found) and {low, low + more} <= set(found)
+
+
+def test_where_the_line_bends_it_looks_closer() -> None:
+    found = explore(1, 64, lambda cores: float(min(cores, 8)))
+    assert {1, 8, 64} <= set(found)
+    assert found == {cores: min(cores, 8) for cores in found}
+
+
+def test_the_schema_is_part_of_the_file() -> None:
+    assert plain(made())["schema"] == SCHEMA == Profile.__attrs_attrs__[0].default
