@@ -229,7 +229,8 @@ def profile(
     """Measure what the stages of a workflow cost on this machine, each alone and all together."""
     from rich.console import Console
 
-    from ebrl.observe.profile_table import ProfileProgress, profile_table
+    from ebrl.observe.profile_progress import profile_progress
+    from ebrl.observe.profile_table import profile_table
     from ebrl.observe.records import write_json
     from ebrl.runtime.profiling import profile as measure
 
@@ -237,19 +238,23 @@ def profile(
         if name not in PROFILED:
             raise UsageError(f"there is no stage kind {name!r}", hint=did_you_mean(name, PROFILED))
     graph, console = _graph(target, settings), Console()
-    with ProfileProgress(console) as display:
+    with profile_progress(console, budget) as display:
         found = measure(
             graph,
             stages=tuple(stage or PROFILED),
             budget_s=budget,
             on_point=display.point,
             on_phase=display.phase,
+            on_time=display.time,
         )
-    folder = to or Path("profiles")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / found.file_name, found)
+    path = (to or Path("profiles")) / found.file_name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if stage:
+        found = _with_other_stages(found, path)
+    write_json(path, found)
     console.print(profile_table(found))
-    print(f"profile: {folder / found.file_name}")
+    print(f"profile: {path}")
+    print(_plot(found, path.with_suffix(".png")))
 
 
 @app.command()
@@ -343,6 +348,25 @@ def _profile(path: Path | None) -> Profile | None:
     from ebrl.planner.profile import read_profile
 
     return read_profile(path)
+
+
+def _with_other_stages(found: Profile, path: Path) -> Profile:
+    """`found`, and what an earlier profile at `path` says of the other stages."""
+    from ebrl.planner.profile import merged, read_profile
+
+    try:
+        return merged(read_profile(path), found)
+    except UsageError:  # none, or one of another schema
+        return found
+
+
+def _plot(profile: Profile, path: Path) -> str:
+    try:
+        from ebrl.observe.profile_plot import draw
+    except ImportError:
+        return "no plot: it needs matplotlib; pip install 'ebrl[plot]'"
+    draw(profile, path)
+    return f"plot: {path}"
 
 
 def _doubts(profile: Profile, graph: Graph, plan: Plan, pool: ResourcePool) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -18,6 +19,9 @@ from ebrl.graph.plan import Plan
 from ebrl.observe.events import Event
 from ebrl.observe.run_config import RunConfig
 from ebrl.observe.run_directory import RunDirectory
+from ebrl.planner.profile import Profile, read_profile
+
+from .planner.profiles import made
 
 FLOW = """
     from __future__ import annotations
@@ -221,6 +225,64 @@ def test_resume_without_the_workflow_file(
     fake = launch()
     assert ebrl_command("run", flow, "--resume", "run").exit_code == 0
     assert fake.graph is not None and fake.graph.name == "pendulum"
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Stands in for measuring: remembers how it was asked, and finds what was asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def fake(graph: Graph, **options: Any) -> Profile:
+        asked.append(options)
+        options["on_phase"]("training")
+        options["on_time"](1.0)
+        whole = made()
+        for name in options["stages"]:
+            options["on_point"](name, whole.stages[name][0])
+        return attrs.evolve(whole, stages={name: whole.stages[name] for name in options["stages"]})
+
+    monkeypatch.setattr("ebrl.runtime.profiling.profile", fake)
+    return asked
+
+
+PROFILE = "slow_cpu_2_cores-gymnasium_pendulum_v1-mlp"
+
+
+def test_profile_keeps_a_file_and_a_picture(flow: Path, measure: list[dict[str, Any]]) -> None:
+    pytest.importorskip("matplotlib")
+    result = ebrl_command("profile", flow, "--budget", 30)
+    assert result.exit_code == 0, result.output
+    assert (measure[0]["stages"], measure[0]["budget_s"]) == (("simulation", "generation", "training"), 30.0)
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["starting the workers", "measuring training"]
+    assert lines[-2:] == [f"profile: profiles/{PROFILE}.json", f"plot: profiles/{PROFILE}.png"]
+    assert read_profile(Path("profiles") / f"{PROFILE}.json") == made()
+    assert (Path("profiles") / f"{PROFILE}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_profile_without_matplotlib(flow: Path, measure: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("matplotlib", "matplotlib.axes"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "ebrl.observe.profile_plot", raising=False)
+    result = ebrl_command("profile", flow, "--to", "kept")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "no plot: it needs matplotlib; pip install 'ebrl[plot]'"
+    assert [path.name for path in Path("kept").iterdir()] == [f"{PROFILE}.json"]
+
+
+def test_profile_of_one_stage_keeps_the_others(flow: Path, measure: list[dict[str, Any]]) -> None:
+    path = Path("profiles") / f"{PROFILE}.json"
+    assert ebrl_command("profile", flow, "--stage", "training").exit_code == 0
+    assert measure[-1]["stages"] == ("training",)
+    assert tuple(read_profile(path).stages) == ("training",)
+    assert ebrl_command("profile", flow, "--stage", "generation", "--stage", "simulation").exit_code == 0
+    assert set(read_profile(path).stages) == {"simulation", "generation", "training"}
+
+
+def test_profile_of_no_stage(flow: Path, measure: list[dict[str, Any]]) -> None:
+    result = ebrl_command("profile", flow, "--stage", "trainign")
+    assert result.exit_code == 2 and not measure
+    assert "there is no stage kind 'trainign'\n  hint: did you mean 'training'?" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import attrs
 from cattrs import Converter, transform_error
 
 from ebrl.errors import UsageError
-from ebrl.planner.costs import CostTable, Point, StageCosts
+from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
 
 SCHEMA = 1
 _STRAIGHT = 0.05
@@ -43,6 +43,12 @@ class Measured:
     calls: int
     interval: float
     """Half of the 95 % confidence interval of the median, as a share of it."""
+
+    def place(self, stage: str) -> str:
+        """What the stage had: ``2 cores``, ``1 thread`` or ``50 % H100``."""
+        if self.resource != CPU:
+            return f"{self.quota:g} % {self.resource.removeprefix('NVIDIA ')}"
+        return f"{self.quota:g} {'core' if stage == 'simulation' else 'thread'}{'' if self.quota == 1 else 's'}"
 
     def point(self) -> Point:
         return Point(
@@ -79,7 +85,13 @@ class Profile:
     """CPU time of the remaining stages, the driver and the scheduler per chunk-step."""
 
     def costs(self, stage: str) -> StageCosts:
-        """The costs of ``simulation``, ``generation`` or ``training`` in a running pipeline."""
+        """The costs of ``simulation``, ``generation`` or ``training`` in a running pipeline; UsageError where that
+        was not measured."""
+        if stage not in self.stages:
+            raise UsageError(
+                f"the profile of {self.workflow} says nothing of the {stage}",
+                hint=f"measure it, and the rest is kept: ebrl profile FILE --stage {stage}",
+            )
         rows: dict[str, list[Point]] = {}
         for entry in self.stages[stage]:
             rows.setdefault(entry.resource, []).append(entry.point())
@@ -126,6 +138,14 @@ def doubts(profile: Profile, wanted: Profile | Mapping[str, object]) -> Iterator
     for package, version in profile.versions.items():
         if package in versions and versions[package] != version:
             yield f"it was measured with {package} {version}, here it is {versions[package]}"
+
+
+def merged(kept: Profile, found: Profile) -> Profile:
+    """`found`, and of the stages that it did not measure what `kept` says of the same machine and workflow."""
+    if kept.workflow != found.workflow or any(doubts(kept, found)):
+        return found
+    stages = {**kept.stages, **found.stages}
+    return attrs.evolve(found, stages=stages, together={**kept.together, **found.together})
 
 
 def explore(low: int, high: int, measure: Callable[[int], float]) -> dict[int, float]:

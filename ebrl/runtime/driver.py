@@ -181,16 +181,21 @@ class Driver:
 
     def pause(self) -> dict[str, Any]:
         """Wait until nothing is recorded any more; what the training would read next."""
+        self._grant()
         self._drain({node.name for node in self.graph.of_kind("simulation")})
         return self._calls.training_ports(self._outputs[self.version])
 
     def _pump(self) -> None:
         """Submit everything that may start now."""
+        self._grant()
+        if self._training_key not in self._flight and self.version in self._outputs:
+            self._calls.train(self._training_key, self.version, self._outputs[self.version])
+
+    def _grant(self) -> None:
+        """Let the rollouts begin that may."""
         for batch in self.admission.grant(self.version):
             oldest = self.admission.min_version(batch)
             self._outputs[batch] = self._calls.roll(batch, oldest, without=self._judges.names)
-        if self._training_key not in self._flight and self.version in self._outputs:
-            self._calls.train(self._training_key, self.version, self._outputs[self.version])
 
     def _publish(self, weights: Future[Any]) -> None:
         """Hand new weights to everybody who reads them."""

@@ -31,6 +31,8 @@ NARROW = 0.03
 _TOGETHER = 12  # iterations of the whole pipeline; the first of them still start things
 _STARTING = 4
 _MOST_CALLS = 400
+_PER_POINT = 1 / 3
+"""Of the time that a stage has left, a point may take so much: how many are to come is not known."""
 
 Told = Callable[[str, Measured], None]
 
@@ -42,36 +44,68 @@ def profile(
     budget_s: float = 120.0,
     on_point: Told = lambda stage, measured: None,
     on_phase: Callable[[str], None] = lambda phase: None,
+    on_time: Callable[[float], None] = lambda used_s: None,
 ) -> Profile:
     """Measure what the stages of `graph` cost on this machine.
 
-    budget_s: for all points together; what is left of the grid then stays unmeasured. on_point: hears of every point,
-    on_phase: of what begins. Raises what the run itself raises.
+    budget_s: for all points together, after the workers have started and the pipeline has run; what is left of the
+    grid then gets the fewest calls. on_point: hears of every point, on_phase: of what begins, on_time: how much of the
+    budget is used. Raises what the run itself raises.
     """
-    began_s = time.monotonic()
-    with _run(graph) as run:
+    with _run(_longer(graph)) as run:
         on_phase("the whole pipeline")
         together = _together(run)
         ports = run.driver.pause()
-        measuring = _Measuring(run, ports, Budget(began_s=began_s, seconds=budget_s), on_point)
+        budget = Budget(began_s=time.monotonic(), seconds=budget_s)
+        measuring = _Measuring(run, ports, budget, on_point, on_time)
         found: dict[str, tuple[Measured, ...]] = {}
-        for stage in stages:
+        for number, stage in enumerate(stages):
             on_phase(stage)
+            budget.divide(len(stages) - number)
             found[stage] = tuple(getattr(measuring, stage)())
         alone = _profile(run, found)
     return attrs.evolve(alone, together=_ratios(alone, together, run.plan))
 
 
-@attrs.define(frozen=True, kw_only=True)
+@attrs.define(kw_only=True)
 class Budget:
-    """Time that measuring may take."""
+    """Time that measuring may take. What a stage leaves of its part is for the others."""
 
     began_s: float
     seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _until_s: float = attrs.field(default=0.0, init=False)
+
+    def divide(self, parts: int) -> None:
+        """A stage begins, the first of `parts` that are left."""
+        self._until_s = self.clock() + max(0.0, self.seconds - self.used_s) / parts
+
+    def point(self) -> float:
+        """Until when a point that begins now may be measured."""
+        now_s = self.clock()
+        return now_s + _PER_POINT * (self._until_s - now_s)
+
+    @property
+    def used_s(self) -> float:
+        return self.clock() - self.began_s
 
     @property
     def spent(self) -> bool:
-        return time.monotonic() - self.began_s > self.seconds
+        """Whether the present stage has had its part."""
+        return self.clock() > self._until_s
+
+
+def _longer(graph: Graph) -> Graph:
+    """`graph` with iterations for the whole pipeline, and one that is recorded and measured."""
+    trainer = graph.of_kind("training")[0]
+    iterations = max(int(trainer.options["iterations"]), _TOGETHER + 1)
+    return attrs.evolve(
+        graph,
+        nodes={
+            **graph.nodes,
+            trainer.name: attrs.evolve(trainer, options={**trainer.options, "iterations": iterations}),
+        },
+    )
 
 
 @contextmanager
@@ -105,6 +139,7 @@ class _Measuring:
     ports: dict[str, Any]
     budget: Budget
     on_point: Told
+    on_time: Callable[[float], None]
 
     def simulation(self) -> list[Measured]:
         cores = _stage(self.run.plan, "simulation").quota.cores
@@ -122,6 +157,7 @@ class _Measuring:
     def _simulated(self, cores: tuple[int, ...], windows: int) -> Measured:
         """Windows of all environments, again and again until the rate is known."""
         times, chunks, core_s, latencies, memory = [], 0, 0.0, [], 0.0
+        until_s = self.budget.point()
         self._ask("simulation", tasks.measure_simulation, cores, windows)  # resets and caches
         while True:
             recorded = self._ask("simulation", tasks.measure_simulation, cores, windows)
@@ -129,7 +165,7 @@ class _Measuring:
             chunks, core_s = chunks + recorded.chunks, core_s + recorded.core_s
             latencies += recorded.latencies_s
             memory = max(memory, recorded.memory_mib)
-            if _known(times, self.budget):
+            if self._known(times, until_s):
                 break
         median, latency = summary(times), summary(latencies)
         return self._told("simulation", Measured(
@@ -191,12 +227,13 @@ class _Measuring:
     def _called(self, stage: str, batch: int, threads: int, question: Callable[[int], tuple[Any, ...]]) -> Measured:
         times: list[float] = []
         core_s, calls, memory = 0.0, 3, 0.0
+        until_s = self.budget.point()
         self._ask(stage, *question(2))  # warms up
         while True:
             timed = self._ask(stage, *question(calls))
             times += timed.seconds
             core_s, memory = core_s + timed.core_s * calls, max(memory, timed.memory_mib)
-            if _known(times, self.budget):
+            if self._known(times, until_s):
                 break
             calls = min(4 * calls, 50)
         found = summary(times)
@@ -209,13 +246,16 @@ class _Measuring:
     def _ask(self, stage: str, *question: Any) -> Any:
         return self.run.driver.ask(stage, *question)
 
+    def _known(self, times: list[float], until_s: float) -> bool:
+        self.on_time(self.budget.used_s)
+        if len(times) < 3:
+            return False
+        late = self.budget.clock() > until_s
+        return late or len(times) >= _MOST_CALLS or summary(times).interval <= NARROW
+
     def _told(self, stage: str, measured: Measured) -> Measured:
         self.on_point(stage, measured)
         return measured
-
-
-def _known(times: list[float], budget: Budget) -> bool:
-    return len(times) >= 3 and (summary(times).interval <= NARROW or len(times) >= _MOST_CALLS or budget.spent)
 
 
 def _profile(run: Run, found: dict[str, tuple[Measured, ...]]) -> Profile:

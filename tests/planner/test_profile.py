@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ebrl.errors import UsageError
 from ebrl.observe.records import plain, write_json
 from ebrl.planner.costs import CPU
-from ebrl.planner.profile import SCHEMA, Profile, doubts, explore, read_profile
+from ebrl.planner.profile import SCHEMA, Measured, Profile, doubts, explore, merged, read_profile
 
 from .profiles import made, point
 
@@ -124,6 +124,42 @@ def test_points_on_devices_have_a_table_of_their_own() -> None:
 )
 def test_its_file_is_named_after_what_it_is_of(changes: dict[str, Any], name: str) -> None:
     assert made(**changes).file_name == name
+
+
+def test_a_stage_that_was_not_measured_has_no_costs() -> None:
+    partial = made(stages={"training": made().stages["training"]})
+    with pytest.raises(UsageError) as caught:
+        partial.costs("simulation")
+    assert caught.value.message == "the profile of pendulum says nothing of the simulation"
+    assert caught.value.hint.endswith("ebrl profile FILE --stage simulation")
+
+
+def test_stages_that_were_not_measured_again_are_kept() -> None:
+    kept = made(together={"simulation": 1.1, "training": 1.2})
+    again = (point(1, 64, 0.1),)
+    found = made(stages={"training": again}, together={"training": 1.5}, created="later")
+    both = merged(kept, found)
+    assert both.stages == {**kept.stages, "training": again}
+    assert (both.together, both.created) == ({"simulation": 1.1, "training": 1.5}, "later")
+
+
+@pytest.mark.parametrize("changes", [{"environments": 8}, {"workflow": "other"}, {"versions": {"torch": "1"}}])
+def test_what_does_not_fit_is_not_kept(changes: dict[str, Any]) -> None:
+    found = made(stages={"training": ()})
+    assert merged(made(**changes), found) == found
+
+
+@pytest.mark.parametrize(
+    ("measured", "stage", "text"),
+    [
+        (point(1, 1, 0.1), "simulation", "1 core"),
+        (point(2, 1, 0.1), "simulation", "2 cores"),
+        (point(1, 1, 0.1), "training", "1 thread"),
+        (point(50, 1, 0.1, resource="NVIDIA H100 80GB HBM3"), "generation", "50 % H100 80GB HBM3"),
+    ],
+)
+def test_where_a_point_was_measured(measured: Measured, stage: str, text: str) -> None:
+    assert measured.place(stage) == text
 
 
 @given(st.integers(1, 300), st.integers(0, 300))
