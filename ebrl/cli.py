@@ -149,6 +149,12 @@ def run(
         graph = _graph(target, settings)
     if record_video is not None:
         graph = _recorded(graph, record_video)
+    begins_with, costs = _plan(plan), _profile(profile)
+    if begins_with is None and scheduler is None:
+        from ebrl.planner.first_plan import first_plan
+
+        pool = _pool(None)
+        costs = _judged(costs, profile, graph, first_plan(graph, pool, schedule or SCHEDULES[0]), pool)
     _launch(
         graph,
         run_dir=run_dir,
@@ -156,8 +162,8 @@ def run(
         scheduler=scheduler,
         seed=seed or 0,
         resume=resume,
-        plan=_plan(plan),
-        profile=_profile(profile),
+        plan=begins_with,
+        profile=costs,
         replan=replan,
     )
 
@@ -197,12 +203,13 @@ def plan(
 
     graph, pool, before = _graph(target, settings), _pool(machine), _plan(diff)
     chosen, found = first_plan(graph, pool, schedule or SCHEDULES[0]), _profile(profile)
+    if found is not None or machine is None:
+        found = _judged(found, profile, graph, chosen, pool)
     lines: list[str] = []
     if found is not None:
         problem = profiled_problem(graph, chosen, pool, found)
         chosen, answer = planned(graph, chosen, pool, problem)
         lines = list(explanation_lines(explained(problem, answer, found.chunk)))
-        lines += [f"note: {doubt}" for doubt in _doubts(found, graph, chosen, pool)]
     if json:
         print(JSONEncoder(indent=1).encode(plain(chosen)))
     elif before is not None:
@@ -369,11 +376,18 @@ def _plot(profile: Profile, path: Path) -> str:
     return f"plot: {path}"
 
 
-def _doubts(profile: Profile, graph: Graph, plan: Plan, pool: ResourcePool) -> list[str]:
-    from ebrl.planner.profile import doubts
-    from ebrl.runtime.described import described
+def _judged(named: Profile | None, path: Path | None, graph: Graph, plan: Plan, pool: ResourcePool) -> Profile | None:
+    """The profile that was named, or else the one that lies ready; says what is to be said of it."""
+    from ebrl.runtime.known_profile import known_profile, why_not
 
-    return list(doubts(profile, described(graph, plan, pool)))
+    if named is None:
+        found, line = known_profile(graph, plan, pool)
+    else:
+        why = why_not(named, graph, plan, pool)
+        found, line = named, f"warning: the profile {path} may not hold: {why}" if why else ""
+    if line:
+        _say(line)
+    return found
 
 
 def _pool(cores: str | None) -> ResourcePool:

@@ -14,12 +14,17 @@ from typer.testing import CliRunner, Result
 import ebrl
 from ebrl import cli
 from ebrl.errors import EbrlError, Interrupted, StageError, UsageError
+from ebrl.graph.load import load_workflow
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.observe.events import Event
+from ebrl.observe.records import write_json
 from ebrl.observe.run_config import RunConfig
 from ebrl.observe.run_directory import RunDirectory
+from ebrl.planner.first_plan import first_plan
 from ebrl.planner.profile import Profile, read_profile
+from ebrl.resources.pool import ResourcePool
+from ebrl.runtime.described import described
 
 from .planner.profiles import made
 
@@ -363,6 +368,123 @@ def test_plan_imports_neither_torch_nor_a_simulator_nor_dask(flow: Path) -> None
     )
     found = subprocess.run([sys.executable, "-c", script], cwd=flow.parent, capture_output=True, text=True, timeout=60)
     assert found.stdout.splitlines()[-1] == "[]", found.stderr
+
+
+def here(flow: Path, **changes: Any) -> Profile:
+    """A profile as `ebrl profile` would find it for the workflow on this machine."""
+    graph, pool = load_workflow(str(flow)).with_settings([]), ResourcePool.discover()
+    return made(**{**described(graph, first_plan(graph, pool), pool), **changes})
+
+
+def lay(profile: Profile, folder: Path = Path("profiles"), name: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (name or profile.file_name)
+    write_json(path, profile)
+    return path
+
+
+@pytest.mark.parametrize("folder", ["profiles", "beside"])
+def test_run_finds_the_profile_of_this_machine(flow: Path, launch: Callable[..., FakeLaunch], folder: str) -> None:
+    profile = here(flow)
+    if folder == "beside":
+        flow = Path("deep") / flow.name
+        flow.parent.mkdir()
+        flow.write_text(textwrap.dedent(FLOW))
+        path = lay(profile, flow.resolve().parent / "profiles")
+    else:
+        path = lay(profile)
+    fake = launch()
+    result = ebrl_command("run", flow)
+    assert result.exit_code == 0, result.output
+    assert fake.options["profile"] == profile
+    assert result.stderr == f"planned with the profile {path}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"environments": 16}, "it was measured with environments 16, here it is 4"),
+        ({"workflow": "other"}, "it was measured with workflow other, here it is pendulum"),
+        ({"versions": {"python": "2.7"}}, "it was measured with python 2.7, here it is "),
+        ({"stages": {}}, "it says nothing of the simulation; it says nothing of the generation; it says"),
+    ],
+)
+def test_a_stale_profile_is_not_used(
+    flow: Path, launch: Callable[..., FakeLaunch], changes: dict[str, Any], why: str
+) -> None:
+    path = lay(here(flow, **changes))
+    fake = launch()
+    result = ebrl_command("run", flow)
+    assert (result.exit_code, fake.options["profile"]) == (0, None)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"the profile {path} is not used: {why}")
+    assert line.endswith("; ebrl profile measures again")
+
+
+def test_a_profile_of_another_machine_is_not_used(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    path = lay(here(flow, machine="Fast CPU 64 cores", cores=64))
+    fake = launch()
+    result = ebrl_command("run", flow)
+    assert (result.exit_code, fake.options["profile"]) == (0, None)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"the profile {path} is not used: it was measured with machine Fast CPU 64 cores, here it")
+    mine = lay(here(flow))
+    assert ebrl_command("run", flow).stderr == f"planned with the profile {mine}\n"
+
+
+def test_a_profile_that_cannot_be_read_is_not_used(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    lay(here(flow)).write_text("{}")
+    fake = launch()
+    result = ebrl_command("run", flow)
+    assert (result.exit_code, fake.options["profile"]) == (0, None)
+    assert result.stderr.startswith("a profile is not used: profiles/") and "has the schema None" in result.stderr
+
+
+def test_profiles_of_other_simulators_are_not_spoken_of(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    lay(here(flow, simulator="libero:libero_object/3"))
+    Path("profiles/notes.json").write_text("[]")
+    fake = launch()
+    result = ebrl_command("run", flow)
+    assert (result.exit_code, result.stderr, fake.options["profile"]) == (0, "", None)
+
+
+@pytest.mark.parametrize("more", [["--schedule", "sync"], ["--set", "max_staleness=0"]])
+def test_where_no_staleness_is_allowed_nothing_found_changes_the_plan(
+    flow: Path, launch: Callable[..., FakeLaunch], more: list[str]
+) -> None:
+    lay(here(flow))
+    fake = launch()
+    result = ebrl_command("run", flow, *more)
+    assert (result.exit_code, result.stderr, fake.options["profile"]) == (0, "", None)
+
+
+def test_a_named_profile_is_used_with_a_warning(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    lay(here(flow))
+    path = lay(here(flow, machine="Fast CPU 64 cores"), name="named.json")
+    fake = launch()
+    result = ebrl_command("run", flow, "--profile", path)
+    assert result.exit_code == 0, result.output
+    assert fake.options["profile"].machine == "Fast CPU 64 cores"
+    assert result.stderr.startswith(f"warning: the profile {path} may not hold: it was measured with machine Fast")
+
+
+def test_a_plan_needs_no_profile(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    lay(here(flow))
+    Path("plan.json").write_text(ebrl_command("plan", flow, "--json").stdout)
+    fake = launch()
+    result = ebrl_command("run", flow, "--plan", "plan.json")
+    assert (result.exit_code, result.stderr, fake.options["profile"]) == (0, "", None)
+
+
+def test_plan_shows_what_run_would_do(flow: Path) -> None:
+    path = lay(here(flow))
+    result = ebrl_command("plan", flow)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == f"planned with the profile {path}\n"
+    assert "expected: " in result.stdout and "more: one more core" in result.stdout
+    elsewhere = ebrl_command("plan", flow, "--machine", "64")
+    assert (elsewhere.exit_code, elsewhere.stderr) == (0, "")
+    assert "expected: " not in elsewhere.stdout
 
 
 def test_process_ends_with_the_code_and_without_a_traceback(flow: Path) -> None:

@@ -12,6 +12,7 @@ from cattrs import Converter, transform_error
 
 from ebrl.errors import UsageError
 from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
+from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING
 
 SCHEMA = 1
 _STRAIGHT = 0.05
@@ -102,9 +103,17 @@ class Profile:
 
     @property
     def file_name(self) -> str:
-        """``<machine>-<simulator>-<policy>.json``"""
-        backend = self.policy.partition("(")[0]
-        return f"{_slug(self.machine)}-{_slug(self.simulator)}-{_slug(backend)}.json"
+        return file_name(self.machine, self.simulator, self.policy)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Stages that were not measured."""
+        return tuple(stage for stage in (SIMULATION, GENERATION, TRAINING) if stage not in self.stages)
+
+
+def file_name(machine: str, simulator: str, policy: str) -> str:
+    """``<machine>-<simulator>-<policy>.json``, without the options of the policy."""
+    return f"{_slug(machine)}-{_slug(simulator)}-{_slug(policy.partition('(')[0])}.json"
 
 
 def read_profile(path: Path) -> Profile:
@@ -128,9 +137,9 @@ def read_profile(path: Path) -> Profile:
 
 
 def doubts(profile: Profile, wanted: Profile | Mapping[str, object]) -> Iterator[str]:
-    """Why `profile` may not hold for what is `wanted`: machine, simulator, policy, sizes and versions, by name."""
+    """Why `profile` may not hold for what is `wanted`: workflow, machine, simulator, policy, sizes and versions."""
     rows = attrs.asdict(wanted) if isinstance(wanted, Profile) else wanted
-    for name in ("machine", "cores", "simulator", "policy", "environments", "chunk", "iteration"):
+    for name in ("workflow", "machine", "cores", "simulator", "policy", "environments", "chunk", "iteration"):
         if name in rows and rows[name] != (measured := getattr(profile, name)):
             yield f"it was measured with {name} {measured}, here it is {rows[name]}"
     versions = rows.get("versions", {})
@@ -142,7 +151,7 @@ def doubts(profile: Profile, wanted: Profile | Mapping[str, object]) -> Iterator
 
 def merged(kept: Profile, found: Profile) -> Profile:
     """`found`, and of the stages that it did not measure what `kept` says of the same machine and workflow."""
-    if kept.workflow != found.workflow or any(doubts(kept, found)):
+    if any(doubts(kept, found)):
         return found
     stages = {**kept.stages, **found.stages}
     return attrs.evolve(found, stages=stages, together={**kept.together, **found.together})

@@ -1,4 +1,4 @@
-"""What a profile is of: machine, simulator, policy and sizes, for `ebrl.planner.profile.doubts`."""
+"""What a profile is of: workflow, machine, simulator, policy and sizes, for `ebrl.planner.profile.doubts`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def described(graph: Graph, plan: Plan, pool: ResourcePool) -> dict[str, Any]:
     policy = graph.of_kind("generation")[0].reference(PolicyRef)
     options = {} if policy is None else policy[1].options
     return {
+        "workflow": graph.name,
         "machine": pool.machine,
         "cores": len(pool.cores),
         "simulator": "none" if simulator is None else str(simulator[1]),

@@ -260,7 +260,6 @@ class _Measuring:
 
 def _profile(run: Run, found: dict[str, tuple[Measured, ...]]) -> Profile:
     return Profile(
-        workflow=run.graph.name,
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         stages=found,
         **described(run.graph, run.plan, ResourcePool.discover()),
