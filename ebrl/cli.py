@@ -184,7 +184,7 @@ def plan(
     schedule: Schedule = None,
     profile: ProfileFile = None,
     machine: Annotated[
-        str | None, typer.Option(metavar="CORES", help="Plan for so many cores instead of this machine's.")
+        str | None, typer.Option(metavar="SPEC", help="Plan for this machine instead: 8xH100,56c,512GiB.")
     ] = None,
     diff: Annotated[
         Path | None, typer.Option(metavar="PLAN", parser=_folder, help="Say how it differs from this plan.json.")
@@ -390,14 +390,11 @@ def _judged(named: Profile | None, path: Path | None, graph: Graph, plan: Plan, 
     return found
 
 
-def _pool(cores: str | None) -> ResourcePool:
+def _pool(spec: str | None) -> ResourcePool:
+    from ebrl.resources.machine_spec import machine
     from ebrl.resources.pool import ResourcePool
 
-    if cores is None:
-        return ResourcePool.discover()
-    if not cores.isdecimal() or int(cores) < 1:
-        raise UsageError(f"--machine is {cores!r}", hint="write a number of cores, for example --machine 64")
-    return ResourcePool(cores=tuple(range(int(cores))))
+    return ResourcePool.discover() if spec is None else machine(spec)
 
 
 def _launch(graph: Graph, **options: Any) -> None:

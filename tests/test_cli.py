@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -482,9 +483,28 @@ def test_plan_shows_what_run_would_do(flow: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == f"planned with the profile {path}\n"
     assert "expected: " in result.stdout and "more: one more core" in result.stdout
-    elsewhere = ebrl_command("plan", flow, "--machine", "64")
+    elsewhere = ebrl_command("plan", flow, "--machine", "64c")
     assert (elsewhere.exit_code, elsewhere.stderr) == (0, "")
     assert "expected: " not in elsewhere.stdout
+
+
+def test_plan_for_another_machine(flow: Path) -> None:
+    text = flow.read_text().replace("@ebrl.training\n", "@ebrl.training(gpus=2)\n")
+    flow.write_text(text.replace("@ebrl.generation\n", "@ebrl.generation(gpus=1)\n"))
+    result = ebrl_command("plan", flow, "--machine", "2xH100,56c", "--json")
+    assert result.exit_code == 0, result.output
+    stages = {stage["name"]: stage["quota"] for stage in json.loads(result.stdout)["stages"]}
+    assert len(stages["simulate"]["cores"]) == 56
+    assert (stages["generate"]["gpus"], stages["train"]["gpus"]) == (["GPU-0"], ["GPU-1", "GPU-0"])
+    few = ebrl_command("plan", flow, "--machine", "1xH100,56c")
+    assert few.exit_code == 2
+    assert "train: asks for gpus=2, this machine has 1 GPU(s): NVIDIA H100 80GB HBM3" in few.stderr
+
+
+def test_plan_for_no_machine(flow: Path) -> None:
+    result = ebrl_command("plan", flow, "--machine", "8xH10,56c")
+    assert result.exit_code == 2
+    assert "error: --machine 8xH10,56c: '8xH10' names no known GPU\n  hint: did you mean 'H100'" in result.stderr
 
 
 def test_process_ends_with_the_code_and_without_a_traceback(flow: Path) -> None:
