@@ -88,7 +88,7 @@ class Profile:
     def costs(self, stage: str) -> StageCosts:
         """The costs of ``simulation``, ``generation`` or ``training`` in a running pipeline; UsageError where that
         was not measured."""
-        if stage not in self.stages:
+        if not self.stages.get(stage):
             raise UsageError(
                 f"the profile of {self.workflow} says nothing of the {stage}",
                 hint=f"measure it, and the rest is kept: ebrl profile FILE --stage {stage}",
@@ -108,7 +108,7 @@ class Profile:
     @property
     def missing(self) -> tuple[str, ...]:
         """Stages that were not measured."""
-        return tuple(stage for stage in (SIMULATION, GENERATION, TRAINING) if stage not in self.stages)
+        return tuple(stage for stage in (SIMULATION, GENERATION, TRAINING) if not self.stages.get(stage))
 
 
 def file_name(machine: str, simulator: str, policy: str) -> str:
@@ -130,10 +130,16 @@ def read_profile(path: Path) -> Profile:
             f"{path} has the schema {found!r}, this ebrl reads {SCHEMA}", hint="make it again: ebrl profile"
         )
     try:
-        return Converter(forbid_extra_keys=True).structure(row, Profile)
+        profile = Converter(forbid_extra_keys=True).structure(row, Profile)
     except Exception as error:  # cattrs groups what it found
         detail = "\n".join(transform_error(error))
         raise UsageError(f"{path} is no profile", detail=detail, hint="make it again: ebrl profile") from None
+    try:
+        for stage in set(profile.stages) - set(profile.missing):
+            profile.costs(stage)
+    except ValueError as error:
+        raise UsageError(f"{path} is no profile", detail=str(error), hint="make it again: ebrl profile") from None
+    return profile
 
 
 def doubts(profile: Profile, wanted: Profile | Mapping[str, object]) -> Iterator[str]:

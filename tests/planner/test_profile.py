@@ -33,6 +33,8 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"cores": "two"}, "is no profile"),
         ({"speed": 3}, "is no profile"),
         ({"stages": {"training": [{"quota": 1}]}}, "is no profile"),
+        ({"stages": {"training": [plain(point(0, 1, 1.0))]}}, "is no profile"),
+        ({"stages": {"training": [{**plain(point(1, 1, 1.0)), "seconds": 0.0}]}}, "is no profile"),
     ],
 )
 def test_a_file_that_is_no_profile_of_today(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -127,7 +129,8 @@ def test_its_file_is_named_after_what_it_is_of(changes: dict[str, Any], name: st
 
 
 def test_a_stage_that_was_not_measured_has_no_costs() -> None:
-    partial = made(stages={"training": made().stages["training"]})
+    partial = made(stages={"training": made().stages["training"], "simulation": ()})
+    assert partial.missing == ("simulation", "generation")
     with pytest.raises(UsageError) as caught:
         partial.costs("simulation")
     assert caught.value.message == "the profile of pendulum says nothing of the simulation"
