@@ -122,7 +122,7 @@ def _together(run: Run) -> list[tuple[Measurement, float]]:
     """What the stages could do while all were at work, with the mean batch of generation."""
     found = []
     name = run.graph.of_kind("generation")[0].name
-    for number, iteration in enumerate(run):
+    for number, iteration in enumerate(run.driver.iterations()):  # a run that stops is not over
         measured = run.driver.account.measured
         if number >= _STARTING and measured is not None:
             found.append((measured, iteration.stats[f"{name}/batch_size"]))
