@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import attrs
@@ -95,20 +96,36 @@ class Host:
         self.assignment = assignment
         self._use(assignment.stage.quota)
 
-    def timed(self, call: Callable[[], Any], calls: int, threads: int) -> Calls:
-        """Do `call` so many times with `threads` threads; the quota is what it was afterwards."""
+    def timed(
+        self, call: Callable[[], Any], calls: int, threads: int, *, after: Callable[[], None] = lambda: None
+    ) -> Calls:
+        """Do `call` so many times with `threads` threads, and `after` each, untimed; the quota is what it was
+        afterwards."""
         quota = self.assignment.stage.quota
         self._use(attrs.evolve(quota, threads=threads))
-        seconds, before_s = [], time.process_time()
+        seconds, core_s = [], 0.0
         try:
             for _ in range(calls):
-                began_s = time.perf_counter()
+                began_s, before_s = time.perf_counter(), time.process_time()
                 call()
                 seconds.append(time.perf_counter() - began_s)
+                core_s += time.process_time() - before_s
+                after()
         finally:
             self._use(quota)
-        core_s = (time.process_time() - before_s) / calls
-        return Calls(seconds=tuple(seconds), core_s=core_s, memory_mib=resident_mib(os.getpid()) or 0.0)
+        return Calls(seconds=tuple(seconds), core_s=core_s / calls, memory_mib=resident_mib(os.getpid()) or 0.0)
+
+    def rewinding(self) -> Callable[[], None]:
+        """What makes policy and state again what they are now."""
+        weights = None if self.policy is None else deepcopy(self.policy.weights())
+        state = deepcopy(self.state.save())
+
+        def rewind() -> None:
+            if weights is not None:
+                self.policy.load(weights)
+            self.state.rewind(state)
+
+        return rewind
 
     def close(self) -> None:
         if self.environments is not None:

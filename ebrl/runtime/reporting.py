@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import attrs
@@ -80,6 +81,18 @@ class State(dict[str, Any]):
             name: (True, value.state_dict()) if hasattr(value, "state_dict") else (False, value)
             for name, value in self.items()
         }
+
+    def rewind(self, saved: dict[str, tuple[bool, Any]]) -> None:
+        """Be again as `save` said, with the objects that there are."""
+        for name in set(self) - set(saved):
+            del self[name]
+        for name, (made, value) in deepcopy(saved).items():
+            if not made:
+                self[name] = value
+            elif name in self:
+                self[name].load_state_dict(value)
+            else:
+                self._restored[name] = value
 
     def restore(self, saved: dict[str, tuple[bool, Any]]) -> None:
         self.clear()

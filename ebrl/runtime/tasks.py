@@ -109,11 +109,15 @@ def measure_simulation(assignment: Assignment, cores: Sequence[int], windows: in
 
 @task
 def measure_training(assignment: Assignment, ports: Mapping[str, Any], items: int, calls: int, threads: int) -> Calls:
-    """Time training calls on the first `items` items of `ports`. Its policy learns from them."""
+    """Time training calls on the first `items` items of `ports`.
+
+    Each begins with the same policy: trained on the same items again and again it would diverge, and items would
+    become too stale to be used.
+    """
     host = _host(assignment)
     inputs = _batches(ports)
     some = {name: Batch(list(value)[:items]) if isinstance(value, Batch) else value for name, value in inputs.items()}
-    timed: Calls = host.timed(lambda: host.reported(**some), calls, threads)
+    timed: Calls = host.timed(lambda: host.reported(**some), calls, threads, after=host.rewinding())
     return timed
 
 

@@ -50,6 +50,23 @@ def test_one_point_cannot_take_all_the_time() -> None:
 
 
 @pytest.mark.slow
+def test_a_workflow_that_stops_at_once() -> None:
+    """Nothing is known then of the stages beside each other."""
+    graph = load_workflow(f"{WORKFLOWS}:satisfied").with_settings([])
+    found = profile(graph, stages=("training",), budget_s=1.0)
+    assert tuple(found.stages) == ("training",)
+    assert found.together == {}
+
+
+@pytest.mark.slow
+def test_training_is_measured_with_the_policy_of_the_run() -> None:
+    """Which would not survive hundreds of iterations on the same trajectories, nor use them so stale."""
+    graph = load_workflow(f"{WORKFLOWS}:eager").with_settings([])
+    found = profile(graph, stages=("training",), budget_s=3.0)
+    assert sum(point.calls for point in found.stages["training"]) > 50
+
+
+@pytest.mark.slow
 def test_a_stage_alone() -> None:
     """Of a workflow that ends too early for the whole pipeline, and may not record ahead."""
     graph = load_workflow(f"{WORKFLOWS}:small").with_settings(["iterations=2", "max_staleness=0"])

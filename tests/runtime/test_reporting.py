@@ -72,3 +72,25 @@ def test_restoring_replaces_what_was_there() -> None:
     state["steps"], state["extra"] = 7, 1
     state.restore({"steps": (False, 3)})
     assert dict(state) == {"steps": 3}
+
+
+def test_a_state_becomes_again_what_it_was_with_the_same_objects() -> None:
+    state = State()
+    optimizer = state.keep("optimizer", Optimizer)
+    optimizer.moment, state["version"], state["seen"] = 1.0, 3, [1, 2]
+    saved = pickle.loads(pickle.dumps(state.save()))
+    for _ in range(2):
+        optimizer.moment, state["version"], state["new"] = 9.0, 4, True
+        state["seen"].append(3)
+        state.rewind(saved)
+        assert state.keep("optimizer", Optimizer) is optimizer and optimizer.moment == 1.0
+        assert {name: value for name, value in state.items() if name != "optimizer"} == {"version": 3, "seen": [1, 2]}
+
+
+def test_an_object_that_is_gone_is_made_again_as_it_was() -> None:
+    state = State()
+    state.keep("optimizer", Optimizer).moment = 2.0
+    saved = state.save()
+    del state["optimizer"]
+    state.rewind(saved)
+    assert state.keep("optimizer", Optimizer).moment == 2.0

@@ -161,3 +161,32 @@ def dying(trajectory: ebrl.Trajectory, how: str = "exit", folder: str = "") -> e
 def deadly(how: str = "exit", folder: str = "", iterations: int = 3):
     policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
     weights <<= slow_train(policy, dying(trajectories, how=how, folder=folder), iterations=iterations, seconds=0.0)
+
+
+@ebrl.training
+def satisfied_train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights:
+    ebrl.stop("that was enough")
+    return ebrl.Weights.of(0, policy.weights())
+
+
+@ebrl.workflow
+def satisfied():
+    """Stops after its first iteration."""
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
+    weights <<= satisfied_train(policy, trajectories)
+
+
+@ebrl.training
+def fresh_train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory], state: ebrl.State) -> ebrl.Weights:
+    """Refuses to train long on the same trajectories."""
+    version = state["version"] = state.get("version", -1) + 1
+    oldest = min(int(trajectory.versions.min()) for trajectory in trajectories)
+    if version > oldest + 3:
+        raise ValueError(f"iteration {version} on trajectories of {oldest}")
+    return ebrl.Weights.of(version + 1, policy.weights())
+
+
+@ebrl.workflow
+def eager():
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
+    weights <<= fresh_train(policy, trajectories)
