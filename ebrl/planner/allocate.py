@@ -18,7 +18,16 @@ import numpy as np
 
 from ebrl.planner.costs import CPU, CostTable
 from ebrl.planner.patterns import Counts, Pattern, counts, patterns, shares
-from ebrl.planner.predict import Prediction, core_sets, host_work, predict, simulation_work, usable_cores
+from ebrl.planner.predict import (
+    Prediction,
+    admission_rate,
+    core_sets,
+    environment_cycle_s,
+    host_work,
+    predict,
+    simulation_work,
+    usable_cores,
+)
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Device, Problem
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -120,21 +129,24 @@ class _Search:
     ) -> Floats:
         """The rate of every row, as `predict` would give it."""
         problem = self._problem
-        limits, host = self._generation(choice, options, chosen, size)
+        generation, held, host = self._generation(choice, options, chosen, size)
         training, training_work = self._training(choice, options, chosen, size)
+        limits = generation
         if problem.simulation.devices():
             rendering = np.zeros(size)
             for _, table, pattern, numbers in self._used(SIMULATION, options, chosen):
                 rendering += numbers * table.rate(pattern.simulation, 1)
             limits = np.minimum(limits, rendering)
         work = {GENERATION: host}
+        rollout = np.minimum(limits, self._core_limit(work))
+        cycle_s = environment_cycle_s(problem, held, generation, choice.batch)
+        admission: Floats = admission_rate(problem, rollout, training, held, generation, cycle_s)
         if problem.barriers:
-            alone = np.minimum(limits, self._core_limit(work))
-            with np.errstate(divide="ignore"):
-                rate: Floats = 1.0 / (1.0 / alone + 1.0 / training + problem.others_core_s)
-            return rate
+            return admission
         work |= {TRAINING: training_work, OTHERS: np.full(size, problem.others_core_s)}
-        return np.minimum(np.minimum(limits, training), self._core_limit(work))
+        every = (limits, problem.environments / cycle_s, training, self._core_limit(work), admission)
+        rate: Floats = np.minimum.reduce(every)
+        return rate
 
     def _core_limit(self, work: Mapping[str, Floats]) -> Floats:
         """What the cores allow for `work` beside the simulation."""
@@ -152,8 +164,8 @@ class _Search:
 
     def _generation(
         self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int
-    ) -> tuple[Floats, Floats]:
-        """(limit of generation and of the environments that wait for it, its CPU time per chunk-step)."""
+    ) -> tuple[Floats, Floats, Floats]:
+        """(rate of generation, requests held while all replicas work, its CPU time per chunk-step)."""
         problem, batch = self._problem, choice.batch
         total, replicas, host = np.zeros(size), np.zeros(size), np.zeros(size)
         if choice.generation_on_devices:
@@ -165,10 +177,7 @@ class _Search:
             total += self._cpu_generation(choice)
             replicas += self._replicas
             host += host_work(problem.generation.on(CPU), choice.generation_threads, batch)
-        chunk_s = simulation_work(problem.simulation.on(CPU), 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            waiting_s = np.where(total > 0, replicas * batch / total, np.inf)
-        return np.minimum(total, problem.environments / np.maximum(chunk_s + waiting_s, 1e-12)), host
+        return total, replicas * batch, host
 
     def _training(
         self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int
