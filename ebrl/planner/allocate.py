@@ -26,6 +26,7 @@ from ebrl.planner.predict import (
     host_work,
     predict,
     simulation_work,
+    soft_minimum,
     usable_cores,
 )
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Device, Problem
@@ -131,21 +132,21 @@ class _Search:
         problem = self._problem
         generation, held, host = self._generation(choice, options, chosen, size)
         training, training_work = self._training(choice, options, chosen, size)
-        limits = generation
+        limits = [generation]
         if problem.simulation.devices():
             rendering = np.zeros(size)
             for _, table, pattern, numbers in self._used(SIMULATION, options, chosen):
                 rendering += numbers * table.rate(pattern.simulation, 1)
-            limits = np.minimum(limits, rendering)
+            limits.append(rendering)
         work = {GENERATION: host}
-        rollout = np.minimum(limits, self._core_limit(work))
+        rollout = soft_minimum([*limits, self._core_limit(work)])
         cycle_s = environment_cycle_s(problem, held, generation, choice.batch)
         admission: Floats = admission_rate(problem, rollout, training, held, generation, cycle_s)
         if problem.barriers:
             return admission
         work |= {TRAINING: training_work, OTHERS: np.full(size, problem.others_core_s)}
-        every = (limits, problem.environments / cycle_s, training, self._core_limit(work), admission)
-        rate: Floats = np.minimum.reduce(every)
+        every = [*limits, problem.environments / cycle_s, training, self._core_limit(work), admission]
+        rate: Floats = soft_minimum(every)
         return rate
 
     def _core_limit(self, work: Mapping[str, Floats]) -> Floats:
