@@ -22,6 +22,7 @@ from ebrl.planner.predict import (
     Prediction,
     admission_rate,
     core_sets,
+    crowded_training_rate,
     environment_cycle_s,
     host_work,
     predict,
@@ -30,6 +31,8 @@ from ebrl.planner.predict import (
     usable_cores,
 )
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Device, Problem
+
+_TIE = 1e-9  # a difference in the last bits is none
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -62,12 +65,15 @@ def allocate(problem: Problem, *, generation_replicas: int = 1) -> Answer:
     generation_replicas: how many there are where generation runs on the CPU.
     """
     search = _Search(problem, generation_replicas)
-    rate, best = 0.0, Allocation(generation_replicas=generation_replicas)
-    for choice in search.choices():
-        # A difference in the last bits is none: the first, smallest choice stands.
-        floor = rate * (1 + 1e-9)
-        if search.bound(choice) > floor and (found := search.best(choice))[0] > floor:
-            rate, best = found
+    choices = list(search.choices())
+    bounds = [search.bound(choice) for choice in choices]
+    rate, best, first = 0.0, Allocation(generation_replicas=generation_replicas), 0
+    for index in sorted(range(len(choices)), key=lambda index: (-bounds[index], index)):
+        if bounds[index] < rate * (1 - _TIE):
+            break
+        found, allocation = search.best(choices[index])
+        if found > rate * (1 + _TIE) or (found > rate * (1 - _TIE) and index < first):
+            rate, best, first = found, allocation, index
     return Answer(allocation=best, prediction=predict(problem, best), exact=search.exact)
 
 
@@ -102,7 +108,17 @@ class _Search:
             generation = sum(table.rate(100, choice.batch) for table in tables if table is not None)
         else:
             generation = self._cpu_generation(choice)
-        return min(generation, self._cpu_training(choice) if not choice.training_percent else math.inf)
+        return min(generation, self._most_training(choice))
+
+    def _most_training(self, choice: _Choice) -> float:
+        """As if all devices trained, and were of the fastest model."""
+        problem = self._problem
+        if not choice.training_percent:
+            return self._cpu_training(choice)
+        part = math.ceil(problem.iteration / len(problem.devices))
+        tables = [problem.training.on(model) for model in {device.model for device in problem.devices}]
+        seconds = [table.seconds(choice.training_percent, part) for table in tables if table is not None]
+        return problem.iteration / min(seconds)
 
     def best(self, choice: _Choice) -> tuple[float, Allocation]:
         """The best counts of patterns for `choice`, and their rate."""
@@ -144,6 +160,10 @@ class _Search:
         admission: Floats = admission_rate(problem, rollout, training, held, generation, cycle_s)
         if problem.barriers:
             return admission
+        if not choice.training_percent:
+            usable = usable_cores(problem, Allocation())
+            rollout_s = self._simulating() + host
+            training = crowded_training_rate(usable, training, choice.training_threads, rollout_s)
         work |= {TRAINING: training_work, OTHERS: np.full(size, problem.others_core_s)}
         every = [*limits, problem.environments / cycle_s, training, self._core_limit(work), admission]
         rate: Floats = soft_minimum(every)
@@ -153,15 +173,19 @@ class _Search:
         """What the cores allow for `work` beside the simulation."""
         problem = self._problem
         usable = usable_cores(problem, Allocation())
-        cores = min(len(usable[SIMULATION]), problem.environments)
-        simulating = simulation_work(problem.simulation.on(CPU), cores)
-        loads: dict[str, Any] = {SIMULATION: simulating, **work}
+        loads: dict[str, Any] = {SIMULATION: self._simulating(), **work}
         limits = [
             number / np.maximum(sum(loads[load] for load in chosen), 1e-300)
             for chosen, number in core_sets({load: usable[load] for load in loads})
         ]
         limit: Floats = np.minimum.reduce(np.broadcast_arrays(*limits))
         return limit
+
+    def _simulating(self) -> float:
+        """CPU seconds of simulation per chunk-step."""
+        problem = self._problem
+        cores = min(len(usable_cores(problem, Allocation())[SIMULATION]), problem.environments)
+        return simulation_work(problem.simulation.on(CPU), cores)
 
     def _generation(
         self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int

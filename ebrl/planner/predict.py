@@ -4,6 +4,8 @@
 - Cores that stages share: work conservation. A rate R is possible if and only if for every set A of loads
   R x (their CPU time per chunk-step) is at most the number of cores that any of A may use (Hall's condition for the
   flow from loads to cores).
+- Training on cores that others use too: a thread gets its fair share of them, not all it could use, for as long as
+  the rollout of an iteration goes on.
 - Environments: each is stepping, waiting for a replica or in its batch, so R x (the time of all three) is at most
   their number (Little's law). Replicas serve what is there when cores are hungry: with few environments, calls of
   less than the batch size may be the best that there is, and are what happens.
@@ -68,6 +70,8 @@ def _predict(problem: Problem, allocation: Allocation) -> Prediction:
     if problem.barriers:
         limits, rate = {**rollout, **environments, TRAINING: training}, admission
     else:
+        if not allocation.training:
+            training = float(crowded_training_rate(usable, training, allocation.training_threads, sum(alone.values())))
         limits = {**stages, **environments, TRAINING: training, **core_limits(usable, work), "admission": admission}
         rate = float(soft_minimum([*limits.values()]))
     bottleneck = min(limits, key=lambda name: (limits[name], name))
@@ -165,6 +169,17 @@ def training_rate(problem: Problem, allocation: Allocation) -> float:
         table = problem.training.on(_model(problem, uuid))
         slowest_s = math.inf if table is None else max(slowest_s, table.seconds(percent, part))
     return problem.iteration / slowest_s
+
+
+def crowded_training_rate(usable: Mapping[str, frozenset[Core]], training: Any, threads: int, rollout_s: Any) -> Any:
+    """Chunk-steps per second of training on the CPU beside a rollout that costs `rollout_s` of CPU time per chunk-step.
+
+    With n cores, n + `threads` threads want to run while the rollout does. It takes rollout_s (n + threads) / n^2, in
+    which the training comes as far as alone in rollout_s / n; for the rest it is alone.
+    """
+    if not usable[SIMULATION] & usable[TRAINING]:
+        return training
+    return training / (1.0 + training * threads * rollout_s / len(usable[TRAINING]) ** 2)
 
 
 def core_work(problem: Problem, allocation: Allocation) -> dict[str, float]:
