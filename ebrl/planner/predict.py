@@ -79,9 +79,9 @@ def _predict(problem: Problem, allocation: Allocation) -> Prediction:
 
 
 def soft_minimum(limits: Sequence[Any]) -> Any:
-    """The power mean of order -`_ORDER`, without its factor: a single limit is itself, two equal ones cost 4 %, and what
-    is a quarter above the smallest costs next to nothing. For numbers and arrays alike. Its order is what rehearsals
-    with a tenth to a fifth of variation come closest to."""
+    """The power mean of order -`_ORDER`, without its factor: a single limit is itself, two equal ones cost 4 %, and
+    what is a quarter above the smallest costs next to nothing. For numbers and arrays alike. Its order is what
+    rehearsals with a tenth to a fifth of variation come closest to."""
     smallest = np.minimum.reduce(np.broadcast_arrays(*limits))
     with np.errstate(divide="ignore", invalid="ignore"):
         crowd = sum(np.where(smallest > 0, np.divide(smallest, limit), 1.0) ** _ORDER for limit in limits)
