@@ -62,6 +62,7 @@ def machine() -> Problem:
         training=costs.training,
         environments=ENVIRONMENTS,
         iteration=ITERATION,
+        window=ITERATION // ENVIRONMENTS,
     )
     return costs.told(bare)
 

@@ -18,8 +18,21 @@ import numpy as np
 
 from ebrl.planner.costs import CPU, CostTable
 from ebrl.planner.patterns import Counts, Pattern, counts, patterns, shares
-from ebrl.planner.predict import Prediction, core_sets, host_work, predict, simulation_work, usable_cores
+from ebrl.planner.predict import (
+    Prediction,
+    admission_rate,
+    core_sets,
+    crowded_training_rate,
+    environment_cycle_s,
+    host_work,
+    predict,
+    simulation_work,
+    soft_minimum,
+    usable_cores,
+)
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Device, Problem
+
+_TIE = 1e-9  # a difference in the last bits is none
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -52,12 +65,15 @@ def allocate(problem: Problem, *, generation_replicas: int = 1) -> Answer:
     generation_replicas: how many there are where generation runs on the CPU.
     """
     search = _Search(problem, generation_replicas)
-    rate, best = 0.0, Allocation(generation_replicas=generation_replicas)
-    for choice in search.choices():
-        # A difference in the last bits is none: the first, smallest choice stands.
-        floor = rate * (1 + 1e-9)
-        if search.bound(choice) > floor and (found := search.best(choice))[0] > floor:
-            rate, best = found
+    choices = list(search.choices())
+    bounds = [search.bound(choice) for choice in choices]
+    rate, best, first = 0.0, Allocation(generation_replicas=generation_replicas), 0
+    for index in sorted(range(len(choices)), key=lambda index: (-bounds[index], index)):
+        if bounds[index] < rate * (1 - _TIE):
+            break
+        found, allocation = search.best(choices[index])
+        if found > rate * (1 + _TIE) or (found > rate * (1 - _TIE) and index < first):
+            rate, best, first = found, allocation, index
     return Answer(allocation=best, prediction=predict(problem, best), exact=search.exact)
 
 
@@ -92,7 +108,17 @@ class _Search:
             generation = sum(table.rate(100, choice.batch) for table in tables if table is not None)
         else:
             generation = self._cpu_generation(choice)
-        return min(generation, self._cpu_training(choice) if not choice.training_percent else math.inf)
+        return min(generation, self._most_training(choice))
+
+    def _most_training(self, choice: _Choice) -> float:
+        """As if all devices trained, and were of the fastest model."""
+        problem = self._problem
+        if not choice.training_percent:
+            return self._cpu_training(choice)
+        part = math.ceil(problem.iteration / len(problem.devices))
+        tables = [problem.training.on(model) for model in {device.model for device in problem.devices}]
+        seconds = [table.seconds(choice.training_percent, part) for table in tables if table is not None]
+        return problem.iteration / min(seconds)
 
     def best(self, choice: _Choice) -> tuple[float, Allocation]:
         """The best counts of patterns for `choice`, and their rate."""
@@ -120,29 +146,34 @@ class _Search:
     ) -> Floats:
         """The rate of every row, as `predict` would give it."""
         problem = self._problem
-        limits, host = self._generation(choice, options, chosen, size)
+        generation, held, host = self._generation(choice, options, chosen, size)
         training, training_work = self._training(choice, options, chosen, size)
+        limits = [generation]
         if problem.simulation.devices():
             rendering = np.zeros(size)
             for _, table, pattern, numbers in self._used(SIMULATION, options, chosen):
                 rendering += numbers * table.rate(pattern.simulation, 1)
-            limits = np.minimum(limits, rendering)
+            limits.append(rendering)
         work = {GENERATION: host}
+        rollout = soft_minimum([*limits, self._core_limit(work)])
+        cycle_s = environment_cycle_s(problem, held, generation, choice.batch)
+        admission: Floats = admission_rate(problem, rollout, training, held, generation, cycle_s)
         if problem.barriers:
-            alone = np.minimum(limits, self._core_limit(work))
-            with np.errstate(divide="ignore"):
-                rate: Floats = 1.0 / (1.0 / alone + 1.0 / training + problem.others_core_s)
-            return rate
+            return admission
+        if not choice.training_percent:
+            usable = usable_cores(problem, Allocation())
+            rollout_s = self._simulating() + host
+            training = crowded_training_rate(usable, training, choice.training_threads, rollout_s)
         work |= {TRAINING: training_work, OTHERS: np.full(size, problem.others_core_s)}
-        return np.minimum(np.minimum(limits, training), self._core_limit(work))
+        every = [*limits, problem.environments / cycle_s, training, self._core_limit(work), admission]
+        rate: Floats = soft_minimum(every)
+        return rate
 
     def _core_limit(self, work: Mapping[str, Floats]) -> Floats:
         """What the cores allow for `work` beside the simulation."""
         problem = self._problem
         usable = usable_cores(problem, Allocation())
-        cores = min(len(usable[SIMULATION]), problem.environments)
-        simulating = simulation_work(problem.simulation.on(CPU), cores)
-        loads: dict[str, Any] = {SIMULATION: simulating, **work}
+        loads: dict[str, Any] = {SIMULATION: self._simulating(), **work}
         limits = [
             number / np.maximum(sum(loads[load] for load in chosen), 1e-300)
             for chosen, number in core_sets({load: usable[load] for load in loads})
@@ -150,10 +181,16 @@ class _Search:
         limit: Floats = np.minimum.reduce(np.broadcast_arrays(*limits))
         return limit
 
+    def _simulating(self) -> float:
+        """CPU seconds of simulation per chunk-step."""
+        problem = self._problem
+        cores = min(len(usable_cores(problem, Allocation())[SIMULATION]), problem.environments)
+        return simulation_work(problem.simulation.on(CPU), cores)
+
     def _generation(
         self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int
-    ) -> tuple[Floats, Floats]:
-        """(limit of generation and of the environments that wait for it, its CPU time per chunk-step)."""
+    ) -> tuple[Floats, Floats, Floats]:
+        """(rate of generation, requests held while all replicas work, its CPU time per chunk-step)."""
         problem, batch = self._problem, choice.batch
         total, replicas, host = np.zeros(size), np.zeros(size), np.zeros(size)
         if choice.generation_on_devices:
@@ -165,10 +202,7 @@ class _Search:
             total += self._cpu_generation(choice)
             replicas += self._replicas
             host += host_work(problem.generation.on(CPU), choice.generation_threads, batch)
-        chunk_s = simulation_work(problem.simulation.on(CPU), 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            waiting_s = np.where(total > 0, replicas * batch / total, np.inf)
-        return np.minimum(total, problem.environments / np.maximum(chunk_s + waiting_s, 1e-12)), host
+        return total, replicas * batch, host
 
     def _training(
         self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int

@@ -50,6 +50,8 @@ def problem_of(
         iteration=iteration,
         others_core_s=others_core_s,
         barriers=plan.schedule == "sync",
+        max_staleness=plan.max_staleness,
+        window=int(nodes[SIMULATION].options["num_steps"]),
         core_quotas={kind: _here(stage_cores(node, pool)) for kind, node in nodes.items() if _limited(node)},
         pinned=pinned,
     )

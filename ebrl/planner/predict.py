@@ -1,23 +1,36 @@
-"""The rate that an allocation reaches: the smallest of its limits.
+"""The rate that an allocation reaches: the smallest of its limits, and less where several are about equal.
 
 - A stage alone: replicas x batch / duration of a call.
 - Cores that stages share: work conservation. A rate R is possible if and only if for every set A of loads
   R x (their CPU time per chunk-step) is at most the number of cores that any of A may use (Hall's condition for the
   flow from loads to cores).
-- Environments: each is either stepping or waiting for its batch, so R x (chunk time + batch time) is at most their
-  number (Little's law).
+- Training on cores that others use too: a thread gets its fair share of them, not all it could use, for as long as
+  the rollout of an iteration goes on.
+- Environments: each is stepping, waiting for a replica or in its batch, so R x (the time of all three) is at most
+  their number (Little's law). Replicas serve what is there when cores are hungry: with few environments, calls of
+  less than the batch size may be the best that there is, and are what happens.
+- Admission: at most `max_staleness` + 1 batches are under way, so R x (time to roll a batch out + time to train on
+  it) is at most so many batches. To roll one out takes longer than its share of the rate: it begins without actions
+  and ends without new chunks, and no sooner than its slowest window.
+
+All limits are means. With calls that take now more, now less, each limit is the one that holds at some time, so what
+is reached stays below the smallest where another is close: `soft_minimum`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import attrs
+import numpy as np
 
 from ebrl.planner.costs import CPU, CostTable
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Core, Problem
+
+_ORDER = 16
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -36,44 +49,88 @@ class Prediction:
 
 def predict(problem: Problem, allocation: Allocation) -> Prediction:
     """Rate and bottleneck of `allocation`; a rate of 0 where a stage has nothing to run on."""
-    rollout, training = rollout_limits(problem, allocation), training_rate(problem, allocation)
+    smaller = [batch for batch in problem.grid("batch") if batch < allocation.batch]
+    served = [allocation, *(attrs.evolve(allocation, batch=batch) for batch in reversed(smaller))]
+    return max((_predict(problem, each) for each in served), key=lambda found: found.rate)
+
+
+def _predict(problem: Problem, allocation: Allocation) -> Prediction:
+    """With generation calls of just the batch size."""
     usable = usable_cores(problem, allocation)
     work = core_work(problem, allocation)
+    alone = {name: work[name] for name in (SIMULATION, GENERATION)}
+    training = training_rate(problem, allocation)
+    stages = stage_limits(problem, allocation)
+    rollout = {**stages, **core_limits({load: usable[load] for load in alone}, alone)}
+    generation, held = generation_rate(problem, allocation)
+    cycle_s = float(environment_cycle_s(problem, held, generation, allocation.batch))
+    environments = {"environments": problem.environments / cycle_s}
+    together = float(soft_minimum([*rollout.values()]))
+    admission = float(admission_rate(problem, together, training, held, generation, cycle_s))
     if problem.barriers:
-        rest = {name: core_s for name, core_s in work.items() if name in (SIMULATION, GENERATION)}
-        limits = {**rollout, **core_limits({load: usable[load] for load in rest}, rest)}
-        alone, bottleneck = min((rate, name) for name, rate in limits.items())
-        taken_s = _inverse(alone) + _inverse(training) + problem.others_core_s
-        rate = 1.0 / taken_s if taken_s > 0 else math.inf
-        bottleneck = bottleneck if alone < training else TRAINING
-        limits = {**limits, TRAINING: training}
+        limits, rate = {**rollout, **environments, TRAINING: training}, admission
     else:
-        limits = {**rollout, TRAINING: training, **core_limits(usable, work)}
-        rate, bottleneck = min((rate, name) for name, rate in limits.items())
+        if not allocation.training:
+            training = float(crowded_training_rate(usable, training, allocation.training_threads, sum(alone.values())))
+        limits = {**stages, **environments, TRAINING: training, **core_limits(usable, work), "admission": admission}
+        rate = float(soft_minimum([*limits.values()]))
+    bottleneck = min(limits, key=lambda name: (limits[name], name))
     return Prediction(rate=rate, bottleneck=bottleneck, limits=limits, busy=_busy(problem, allocation, rate, limits))
 
 
-def rollout_limits(problem: Problem, allocation: Allocation) -> dict[str, float]:
-    """The limits of simulation and generation but for the cores."""
-    generation, held = generation_rate(problem, allocation)
-    limits = {GENERATION: generation}
+def soft_minimum(limits: Sequence[Any]) -> Any:
+    """The power mean of order -`_ORDER`, without its factor: a single limit is itself, two equal ones cost 4 %, and
+    what is a quarter above the smallest costs next to nothing. For numbers and arrays alike. Its order is what
+    rehearsals with a tenth to a fifth of variation come closest to."""
+    smallest = np.minimum.reduce(np.broadcast_arrays(*limits))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crowd = sum(np.where(smallest > 0, np.divide(smallest, limit), 1.0) ** _ORDER for limit in limits)
+    return smallest * crowd ** (-1.0 / _ORDER)
+
+
+def stage_limits(problem: Problem, allocation: Allocation) -> dict[str, float]:
+    """The limits of simulation and generation but for cores and environments."""
+    limits = {GENERATION: generation_rate(problem, allocation)[0]}
     if problem.simulation.devices():
         limits["simulation on devices"] = sum(
             table.rate(percent, 1)
             for uuid, percent in allocation.simulation.items()
             if (table := problem.simulation.on(_model(problem, uuid))) is not None
         )
-    chunk_s = simulation_work(problem.simulation.on(CPU), 1)
-    limits["environments"] = environments_limit(problem.environments, chunk_s, held, generation)
     return limits
 
 
-def environments_limit(environments: int, chunk_s: float, held: float, generation: float) -> float:
-    """held: requests in all batches together while every replica works; `generation`: their rate."""
-    if generation <= 0:
-        return 0.0
-    waiting_s = held / generation
-    return environments / max(chunk_s + waiting_s, 1e-12)
+def environment_cycle_s(problem: Problem, held: Any, generation: Any, batch: int) -> Any:
+    """From one chunk of an environment to its next; as `admission_rate`, for numbers and arrays alike.
+
+    held: requests in all batches together while every replica works; generation: their rate. A replica is busy with
+    others when a request arrives, and half through on average; one that answers more quickly than it calls again has
+    to wait for a whole call.
+    """
+    chunk_s = simulation_work(problem.simulation.on(CPU), 1)
+    batch_s = _over(held, generation)
+    alone_s = chunk_s + batch_s
+    used = np.minimum(1.0, _over(problem.environments / np.maximum(alone_s, 1e-12), generation))
+    crowded_s = batch_s + np.maximum(chunk_s + used * batch_s / 2, batch_s)
+    return np.maximum(np.where(np.asarray(held) < problem.environments * batch, crowded_s, alone_s), 1e-12)
+
+
+def admission_rate(problem: Problem, rollout: Any, training: Any, held: Any, generation: Any, cycle_s: Any) -> Any:
+    """Chunk-steps per second that the bound of staleness allows. rollout: the rate but for the environments."""
+    size = problem.iteration
+    fill_s = simulation_work(problem.simulation.on(CPU), 1) + _over(held, generation)
+    rolled_s = np.maximum(
+        np.maximum(_over(size, rollout) + fill_s, size / problem.environments * cycle_s),
+        problem.window * cycle_s + problem.reset_s,
+    )
+    under_way = 1 if problem.barriers else problem.max_staleness + 1
+    return under_way * size / (rolled_s + _over(size, training) + size * problem.others_core_s)
+
+
+def _over(amount: Any, rate: Any) -> Any:
+    """Infinite where nothing is done."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.asarray(rate) > 0, np.divide(amount, rate), np.inf)
 
 
 def simulation_work(table: CostTable | None, cores: int) -> float:
@@ -112,6 +169,17 @@ def training_rate(problem: Problem, allocation: Allocation) -> float:
         table = problem.training.on(_model(problem, uuid))
         slowest_s = math.inf if table is None else max(slowest_s, table.seconds(percent, part))
     return problem.iteration / slowest_s
+
+
+def crowded_training_rate(usable: Mapping[str, frozenset[Core]], training: Any, threads: int, rollout_s: Any) -> Any:
+    """Chunk-steps per second of training on the CPU beside a rollout that costs `rollout_s` of CPU time per chunk-step.
+
+    With n cores, n + `threads` threads want to run while the rollout does. It takes rollout_s (n + threads) / n^2, in
+    which the training comes as far as alone in rollout_s / n; for the rest it is alone.
+    """
+    if not usable[SIMULATION] & usable[TRAINING]:
+        return training
+    return training / (1.0 + training * threads * rollout_s / len(usable[TRAINING]) ** 2)
 
 
 def core_work(problem: Problem, allocation: Allocation) -> dict[str, float]:

@@ -54,7 +54,13 @@ class Problem:
     others_core_s: float = 0.0
     """CPU time of all other item stages, per chunk-step."""
     barriers: bool = False
-    """Rollout and training take turns (schedule ``sync``)."""
+    """Rollout and training take turns (schedule ``sync``), as with a `max_staleness` of 0."""
+    max_staleness: int = 1
+    """So many batches more than the one that trains may be under way."""
+    window: int = 1
+    """Chunk-steps of a batch that one environment records in a row."""
+    reset_s: float = 0.0
+    """For how long a reset keeps an environment from its window; its cost on the cores is part of `simulation`."""
     rt_cores: bool = False
     """The simulator's part on a device needs ray tracing."""
     step_percent: int = 10

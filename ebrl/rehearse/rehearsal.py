@@ -47,9 +47,8 @@ class Rehearsal:
     """`run` as often as you like; it goes on where it was.
 
     truth: what the stages cost; drift: what they cost from some training step on. planner: changes the allocation
-    under way. max_staleness: as for `Admission`; None is 1, or 0 with the barriers of `problem`. window: chunk-steps
-    that an environment records at a time, a divisor of the iteration; None gives every environment one window, or more.
-    change_s: for how long devices do nothing where their shares change.
+    under way. change_s: for how long devices do nothing where their shares change. step_barrier: no environment gets a
+    new chunk before all have finished theirs.
     """
 
     def __init__(
@@ -60,32 +59,30 @@ class Rehearsal:
         *,
         drift: Mapping[int, TrueCosts] | None = None,
         planner: FeedbackPlanner | None = None,
-        max_staleness: int | None = None,
         step_barrier: bool = False,
-        window: int | None = None,
         change_s: float = 0.0,
         seed: int = 0,
     ) -> None:
         if problem.simulation.devices():
             raise ValueError("simulators that compute on devices cannot be rehearsed yet")
-        window = window or _window(problem)
-        if problem.iteration % window:
-            raise ValueError(f"an iteration of {problem.iteration} chunk-steps has no whole windows of {window}")
-        if max_staleness is None:
-            max_staleness = 0 if problem.barriers else 1
+        if problem.iteration % problem.window:
+            raise ValueError(
+                f"an iteration of {problem.iteration} chunk-steps has no whole windows of {problem.window}"
+            )
         self.problem, self.allocation, self.version, self.steps = problem, allocation, 0, list[Step]()
         self._drift, self._planner, self._change_s = dict(drift or {}), planner, change_s
-        self._windows = problem.iteration // window
+        self._windows = problem.iteration // problem.window
         self._clock, self._draws = Clock(), Draws(seed, truth)
         self._cores = cores = self._clock.cores(len(problem.cores))
-        self._admission = Admission(max_staleness=max_staleness, iterations=_ENDLESS)
+        staleness = 0 if problem.barriers else problem.max_staleness
+        self._admission = Admission(max_staleness=staleness, iterations=_ENDLESS)
         self.rollout = Rollout(
             self._clock,
             cores,
             self._draws,
             environments=problem.environments,
             slots=len(usable_cores(problem, allocation)[SIMULATION]),
-            window=window,
+            window=problem.window,
             batch_size=allocation.batch,
             step_barrier=step_barrier,
             on_batch=self._rolled,
@@ -185,8 +182,3 @@ class Rehearsal:
 def throughput(steps: list[Step]) -> float:
     """Chunk-steps per second over `steps`."""
     return sum(step.measured.throughput * step.wall_s for step in steps) / sum(step.wall_s for step in steps)
-
-
-def _window(problem: Problem) -> int:
-    most = max(1, problem.iteration // problem.environments)
-    return next(length for length in range(most, 0, -1) if problem.iteration % length == 0)

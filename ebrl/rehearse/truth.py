@@ -51,6 +51,7 @@ class TrueCosts:
             simulation=self._with_resets(problem.environments),
             generation=self.generation,
             training=self.training,
+            reset_s=self.reset_s * min(1.0, problem.iteration / self.episode),
         )
 
     def _with_resets(self, environments: int) -> StageCosts:
