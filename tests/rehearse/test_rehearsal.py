@@ -95,18 +95,14 @@ def test_steps_are_in_order_and_fill_the_time() -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_staleness_is_kept(most: int) -> None:
-    problem = on_devices(2, cores=16)
-    steps = Rehearsal(problem, DIVIDED, TrueCosts.of(problem, **NOISE), max_staleness=most).run(20)
+    problem = on_devices(2, cores=16, max_staleness=most)
+    steps = rehearse(problem, DIVIDED, 20, **NOISE)
     assert max(step.most_stale for step in steps) <= most
     assert all(0 <= step.staleness <= step.most_stale for step in steps)
 
 
 def test_more_staleness_is_faster() -> None:
-    problem = on_devices(2, cores=16)
-    rates = [
-        throughput(Rehearsal(problem, DIVIDED, TrueCosts.of(problem), max_staleness=most).run(20)[5:])
-        for most in (0, 1)
-    ]
+    rates = [throughput(rehearse(on_devices(2, cores=16, max_staleness=most), DIVIDED, 20)[5:]) for most in (0, 1)]
     assert rates[1] > 1.2 * rates[0]
 
 
@@ -162,7 +158,7 @@ def test_what_cannot_be_rehearsed_is_refused() -> None:
     with pytest.raises(ValueError, match="simulators that compute on devices cannot be rehearsed"):
         rehearse(attrs.evolve(problem, simulation=rendering), SHARED)
     with pytest.raises(ValueError, match="an iteration of 64 chunk-steps has no whole windows of 7"):
-        Rehearsal(problem, SHARED, TrueCosts.of(problem), window=7)
+        rehearse(attrs.evolve(problem, window=7), SHARED)
 
 
 def test_nothing_to_generate_on_ends_with_an_error() -> None:
