@@ -43,9 +43,9 @@ def test_training_on_crowded_cores() -> None:
 
 
 def test_environments_that_wait_for_their_batch() -> None:
-    """8 environments, of which 8 wait in a batch of a device that takes 0.26 s for it."""
+    """8 environments, of which 8 wait in a batch of a device that takes 0.26 s for it, and some for the one before."""
     found = predict(on_devices(2, cores=64, environments=8, batches=(8,)), BATCH)
-    assert found.limits["environments"] == pytest.approx(8 / (0.3 + 0.26))
+    assert 8 / (0.3 + 0.26 + 0.13) < found.limits["environments"] < 8 / (0.3 + 0.26)
 
 
 def test_devices_that_train_together_wait_for_the_slowest() -> None:
