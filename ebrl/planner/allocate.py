@@ -33,6 +33,8 @@ from ebrl.planner.predict import (
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Device, Problem
 
 _TIE = 1e-9  # a difference in the last bits is none
+SLACK = 0.01
+"""What profiles cannot tell apart."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -58,22 +60,29 @@ class _Choice:
     generation_threads: int
     training_threads: int
 
+    @property
+    def modesty(self) -> tuple[int, int, int, bool]:
+        """In order, what takes least comes first."""
+        threads = self.generation_threads + self.training_threads
+        return threads, self.batch, self.training_percent, self.generation_on_devices
 
-def allocate(problem: Problem, *, generation_replicas: int = 1) -> Answer:
-    """The best allocation on the grid; of equally good ones that with the smallest batch and the fewest threads.
+
+def allocate(problem: Problem, *, generation_replicas: int = 1, slack: float = _TIE) -> Answer:
+    """The best allocation on the grid; of those no more than `slack` (a share of the rate) behind it that with the
+    fewest threads and the smallest batch.
 
     generation_replicas: how many there are where generation runs on the CPU.
     """
     search = _Search(problem, generation_replicas)
-    choices = list(search.choices())
-    bounds = [search.bound(choice) for choice in choices]
-    rate, best, first = 0.0, Allocation(generation_replicas=generation_replicas), 0
-    for index in sorted(range(len(choices)), key=lambda index: (-bounds[index], index)):
-        if bounds[index] < rate * (1 - _TIE):
+    choices = sorted(search.choices(), key=search.bound, reverse=True)
+    top, near = 0.0, [(0.0, _Choice(1, 0, False, 1, 1), Allocation(generation_replicas=generation_replicas))]
+    for choice in choices:
+        if search.bound(choice) < top * (1 - slack):
             break
-        found, allocation = search.best(choices[index])
-        if found > rate * (1 + _TIE) or (found > rate * (1 - _TIE) and index < first):
-            rate, best, first = found, allocation, index
+        rate, allocation = search.best(choice)
+        top = max(top, rate)
+        near.append((rate, choice, allocation))
+    _, _, best = min((entry for entry in near if entry[0] >= top * (1 - slack)), key=lambda entry: entry[1].modesty)
     return Answer(allocation=best, prediction=predict(problem, best), exact=search.exact)
 
 

@@ -8,7 +8,7 @@ import attrs
 
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
-from ebrl.planner.allocate import Answer, allocate
+from ebrl.planner.allocate import SLACK, Answer, allocate
 from ebrl.planner.plans import allocation_of, changed, problem_of
 from ebrl.planner.predict import Prediction, predict
 from ebrl.planner.problem import Device, Node, Problem
@@ -44,7 +44,7 @@ def profiled_problem(graph: Graph, plan: Plan, pool: ResourcePool, profile: Prof
 
 def planned(graph: Graph, plan: Plan, pool: ResourcePool, problem: Problem) -> tuple[Plan, Answer]:
     """`plan` with what the allocator chose, still of epoch 0."""
-    answer = allocate(problem, generation_replicas=allocation_of(plan, problem).generation_replicas)
+    answer = allocate(problem, generation_replicas=allocation_of(plan, problem).generation_replicas, slack=SLACK)
     found = changed(plan, answer.allocation, graph, pool, answer.prediction)
     return attrs.evolve(found, epoch=plan.epoch), answer
 

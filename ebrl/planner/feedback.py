@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from ebrl.planner.allocate import Answer, allocate
+from ebrl.planner.allocate import SLACK, Answer, allocate
 from ebrl.planner.costs import CPU
 from ebrl.planner.predict import (
     Prediction,
@@ -143,7 +143,7 @@ class FeedbackPlanner:
         self._correct(corrections)
         self._quiet_until = self._step + self.cooldown
         now = predict(self.problem, self.allocation)
-        answer = allocate(self.problem, generation_replicas=self.generation_replicas)
+        answer = allocate(self.problem, generation_replicas=self.generation_replicas, slack=SLACK)
         decision = self._decision("replan", mean, answer, now, corrections)
         if reason := self._objection(decision, corrections):
             self._kept = corrections

@@ -11,7 +11,7 @@ import ebrl
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.observe.plan_table import explanation_lines
-from ebrl.planner.allocate import allocate
+from ebrl.planner.allocate import SLACK, allocate
 from ebrl.planner.explain import as_it_is, explained, planned, profiled_problem
 from ebrl.planner.first_plan import first_plan
 from ebrl.planner.plans import allocation_of, changed, chunks_per_iteration
@@ -74,7 +74,7 @@ def test_what_the_author_fixed_is_pinned() -> None:
     _, asked = problem(flow(batch_size=2, one=True))
     assert asked.pinned == {"batch": 2, "training_threads": 1}
     assert asked.core_quotas == {"training": {("", 2)}}
-    answer = allocate(asked)
+    answer = allocate(asked, slack=SLACK)
     assert (answer.allocation.batch, answer.allocation.training_threads) == (2, 1)
 
 
@@ -106,7 +106,7 @@ def test_a_profiled_plan_is_that_of_the_allocator_and_still_the_first() -> None:
     plan, asked = problem(graph)
     found, answer = planned(graph, plan, POOL, asked)
     assert found.epoch == 0
-    assert allocation_of(found, asked) == answer.allocation == allocate(asked).allocation
+    assert allocation_of(found, asked) == answer.allocation == allocate(asked, slack=SLACK).allocation
     assert found.predicted == answer.prediction.rate
     assert as_it_is(asked, found).rate == pytest.approx(answer.prediction.rate)
     assert as_it_is(asked, plan).rate <= found.predicted * (1 + 1e-9)
@@ -124,7 +124,7 @@ def test_reasons_on_a_machine_without_devices() -> None:
 
 def test_reasons_on_a_machine_with_devices() -> None:
     asked = on_devices(environments=4000, cores=512)
-    answer = allocate(asked)
+    answer = allocate(asked, slack=SLACK)
     found = explained(asked, answer, chunk=1)
     assert list(found.more) == ["one more core", "devices 10 % larger", "one more device"]
     assert found.more["one more core"] == pytest.approx(0.0, abs=1e-6)
