@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -16,10 +17,12 @@ import attrs
 from attrs import field
 from attrs.validators import deep_mapping, instance_of, matches_re
 
-from ebrl.errors import UsageError
+from ebrl.errors import EbrlError, UsageError
 
 HOME = "EBRL_HOME"
 """Environment variable: the folder where EBRL keeps what outlives a run."""
+
+_ATTEMPTS, _MOMENT_S = 10, 0.1
 
 
 def home() -> Path:
@@ -94,13 +97,13 @@ class IsolatedEnvironment:
         draft.replace(self._marker)
 
     def remove(self) -> int:
-        """Delete it, if it is there; returns the MiB that this freed."""
+        """Delete it, if it is there; returns the MiB that this freed. EbrlError where that is impossible."""
         if not self.folder.is_dir():
             return 0
         with contextlib.suppress(FileNotFoundError):
             self._marker.unlink()  # first: from now on nobody uses it
         size_mib = self.size_mib()
-        shutil.rmtree(self.folder.resolve())
+        _remove(self.folder.resolve())
         if self.folder.is_symlink():
             self.folder.unlink()
         self.log.unlink(missing_ok=True)
@@ -149,6 +152,16 @@ class IsolatedEnvironment:
     @property
     def _marker(self) -> Path:
         return self.folder / "ebrl.json"
+
+
+def _remove(folder: Path) -> None:
+    for attempt in range(_ATTEMPTS):
+        try:
+            return shutil.rmtree(folder)
+        except OSError as error:  # what was ended a moment ago may still write there
+            if attempt == _ATTEMPTS - 1:
+                raise EbrlError(f"{folder} cannot be removed: {error}") from None
+            time.sleep(_MOMENT_S)
 
 
 def existing() -> list[str]:
