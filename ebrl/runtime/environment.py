@@ -200,6 +200,9 @@ class EnvironmentProcess:
 
         return self._log.answer(ask)
 
+    def trim_log(self) -> None:
+        self._log.trim()
+
     def close(self) -> None:
         """Ask the process to leave; see `leave`."""
         if self.descriptor >= 0:
