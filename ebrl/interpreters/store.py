@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,16 +23,35 @@ from ebrl.errors import EbrlError, UsageError
 HOME = "EBRL_HOME"
 """Environment variable: the folder where EBRL keeps what outlives a run."""
 
+_ANOTHER = f"set {HOME} to a folder that you may write to"
 _ATTEMPTS, _MOMENT_S = 10, 0.1
 
 
 def home() -> Path:
-    """$EBRL_HOME, otherwise the user's data folder of this system."""
+    """$EBRL_HOME, otherwise the user's data folder of this system. UsageError where the former cannot be read."""
     if chosen := os.environ.get(HOME):
-        return Path(chosen).expanduser().absolute()
+        return _readable(chosen)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "ebrl"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ebrl"
+
+
+def _readable(name: str) -> Path:
+    """The folder of that name, which need not be there yet."""
+    folder = Path(name)
+    try:
+        folder = folder.expanduser().absolute()
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            fault = "it is no folder"
+        else:
+            fault = "" if os.access(folder, os.R_OK | os.X_OK) else "you may not read it"
+    except FileNotFoundError:
+        fault = ""
+    except (OSError, RuntimeError) as error:  # the latter: ~somebody who is unknown here
+        fault = getattr(error, "strerror", None) or str(error)
+    if fault:
+        raise UsageError(f"{HOME} is {name}, which cannot be used: {fault}", hint=_ANOTHER)
+    return folder
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -146,7 +166,7 @@ class IsolatedEnvironment:
         except OSError as error:
             raise UsageError(
                 f"environments cannot be kept in {self.folder.parent}: {error.strerror}",
-                hint=f"set {HOME} to a folder that you may write to",
+                hint=_ANOTHER,
             ) from None
 
     @property

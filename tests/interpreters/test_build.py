@@ -263,6 +263,36 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
         IsolatedEnvironment(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("{file}", "it is no folder"),
+        ("{file}/below", "Not a directory"),
+        ("{loop}", "Too many levels of symbolic links"),
+        ("x" * 300, "File name too long"),
+        ("~nobody-of-that-name", "Could not determine home directory."),
+    ],
+)
+def test_a_home_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: str) -> None:
+    file, loop = tmp_path / "file", tmp_path / "loop"
+    file.touch()
+    loop.symlink_to(loop)
+    name = name.format(file=file, loop=loop)
+    monkeypatch.setenv("EBRL_HOME", name)
+    for use in (existing, lambda: IsolatedEnvironment("mine").marker(), lambda: interpreter_of("robosuite")):
+        with pytest.raises(UsageError) as caught:
+            use()
+        assert caught.value.message == f"EBRL_HOME is {name}, which cannot be used: {fault}"
+        assert caught.value.hint == "set EBRL_HOME to a folder that you may write to"
+
+
+def test_a_home_that_nobody_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBRL_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    with pytest.raises(UsageError, match="which cannot be used: you may not read it"):
+        existing()
+
+
 def test_this_python_is_preferred_and_one_that_is_nowhere_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_python(["3.99", OWN]) == sys.executable
     monkeypatch.setattr("ebrl.interpreters.python.uv", lambda: None)
