@@ -146,6 +146,11 @@ class EnvironmentProcess:
             self._buffer += part  # in place: replies may be large, and come in pieces
         if len(self._buffer) < wire.REPLY.size:
             return None
+        if not wire.is_reply(self._buffer):
+            raise EnvironmentGone(
+                f"environment process answered what is no reply: {bytes(self._buffer[: wire.REPLY.size])!r}",
+                hint="the simulator writes to files that others have opened",
+            )
         kind, terminated, truncated, success, steps, elapsed_s, length = wire.REPLY.unpack_from(self._buffer)
         end = wire.REPLY.size + length
         if len(self._buffer) < end:
