@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from ebrl.errors import EbrlError, Interrupted, UsageError
@@ -339,7 +340,10 @@ class Run:
 
     def _save_policy(self, weights: Weights) -> Path:
         path = self.run_dir / "policy.safetensors"
-        save_file({name: array.copy() for name, array in weights.arrays.items()}, path)
+        try:
+            save_file({name: array.copy() for name, array in weights.arrays.items()}, path)
+        except (OSError, SafetensorError) as error:
+            raise EbrlError(f"the final weights cannot be written: {error}") from error
         return path
 
     def _emit(self, kind: str, **data: Any) -> None:
