@@ -137,6 +137,10 @@ class Run:
         try:
             self._stack.enter_context(ending_in_order(self._wishes))
             self._start()
+        except KeyboardInterrupt:
+            with contextlib.suppress(KeyboardInterrupt):  # somebody does not want to wait for it
+                self._stack.close()
+            raise Interrupted("interrupted while the run started") from None
         except BaseException:
             self._stack.close()
             raise
