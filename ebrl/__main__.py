@@ -1,6 +1,15 @@
-"""`python -m ebrl` is the command line."""
+"""The program `ebrl`; `python -m ebrl` is the same."""
 
-from ebrl.cli import main
+from ebrl.interruption import in_one_line
+
+
+def main() -> None:
+    """Entry point of the program `ebrl`."""
+    with in_one_line():
+        from ebrl import cli
+
+        cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -69,7 +69,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         except EbrlError as error:
             _say(error.render())
             raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # whoever raised it has said so
             raise typer.Exit(Interrupted.exit_code) from None
         except (typer.Exit, BrokenPipeError):
             raise
@@ -307,7 +307,7 @@ env_commands.mount(app, reported)
 
 
 def main() -> None:
-    """Entry point of the program `ebrl`."""
+    """Do what the command line says."""
     app()
 
 
@@ -403,9 +403,10 @@ def _launch(graph: Graph, **options: Any) -> None:
     import ebrl
     from ebrl.observe.progress import progress
 
+    launch = ebrl.launch  # its imports take a moment, in which the display must not own the terminal
     output = Output(sys.stdout)
     console = Console(file=cast("IO[str]", output), emoji=False)
-    with progress(console) as display, ebrl.launch(graph, observers=[display], **options) as running:
+    with progress(console) as display, launch(graph, observers=[display], **options) as running:
         for _ in running:
             # As with other tools a closed pipe ends the work, and like a closed terminal it ends it in order.
             if output.closed:

@@ -81,9 +81,18 @@ def test_remove_knows_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(tmp_path.rglob("*.lock")) == []
 
 
-def test_a_home_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home").write_text("a file")
     monkeypatch.setenv("EBRL_HOME", str(tmp_path / "home"))
+    for command in (("create", "gymnasium"), ("list",), ("remove", "gymnasium"), ("check", "gymnasium:Pendulum-v1")):
+        refused = env(*command)
+        assert refused.exit_code == 2
+        assert "which cannot be used: it is no folder" in refused.output and "set EBRL_HOME" in refused.output
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root can make none")
+def test_a_home_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBRL_HOME", "/proc/self/ebrl")
     refused = env("create", "gymnasium")
     assert refused.exit_code == 2
     assert "environments cannot be kept in" in refused.output and "set EBRL_HOME" in refused.output

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -83,11 +85,14 @@ def _build(environment: IsolatedEnvironment, pins: Pins, do: Callable[[Sequence[
 
 def _do(command: Sequence[str], log: IO[str], lock: int, say: Say) -> None:
     """Run one command; what it says goes to the log and to `say`. It holds `lock` too: it may live on where this
-    process is killed, and nobody else shall work on the environment meanwhile."""
+    process is killed, and nobody else shall work on the environment meanwhile.
+
+    Ctrl-C in a terminal reaches this process alone, which ends the command with all that it has started.
+    """
     print("$", *command, file=log, flush=True)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", env=_clean(), pass_fds=(lock,),
+        errors="replace", env=_clean(), pass_fds=(lock,), start_new_session=True,
     ) as process:  # fmt: skip
         try:
             assert process.stdout is not None
@@ -96,7 +101,8 @@ def _do(command: Sequence[str], log: IO[str], lock: int, say: Say) -> None:
                 if line.strip():
                     say(line.strip(), True)
         except BaseException:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode:
         last = Path(log.name).read_text().splitlines()[-_LAST_LINES:]

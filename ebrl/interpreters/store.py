@@ -7,7 +7,9 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -16,19 +18,40 @@ import attrs
 from attrs import field
 from attrs.validators import deep_mapping, instance_of, matches_re
 
-from ebrl.errors import UsageError
+from ebrl.errors import EbrlError, UsageError
 
 HOME = "EBRL_HOME"
 """Environment variable: the folder where EBRL keeps what outlives a run."""
 
+_ANOTHER = f"set {HOME} to a folder that you may write to"
+_ATTEMPTS, _MOMENT_S = 10, 0.1
+
 
 def home() -> Path:
-    """$EBRL_HOME, otherwise the user's data folder of this system."""
+    """$EBRL_HOME, otherwise the user's data folder of this system. UsageError where the former cannot be read."""
     if chosen := os.environ.get(HOME):
-        return Path(chosen).expanduser().absolute()
+        return _readable(chosen)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "ebrl"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ebrl"
+
+
+def _readable(name: str) -> Path:
+    """The folder of that name, which need not be there yet."""
+    folder = Path(name)
+    try:
+        folder = folder.expanduser().absolute()
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            fault = "it is no folder"
+        else:
+            fault = "" if os.access(folder, os.R_OK | os.X_OK) else "you may not read it"
+    except FileNotFoundError:
+        fault = ""
+    except (OSError, RuntimeError) as error:  # the latter: ~somebody who is unknown here
+        fault = getattr(error, "strerror", None) or str(error)
+    if fault:
+        raise UsageError(f"{HOME} is {name}, which cannot be used: {fault}", hint=_ANOTHER)
+    return folder
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -94,13 +117,13 @@ class IsolatedEnvironment:
         draft.replace(self._marker)
 
     def remove(self) -> int:
-        """Delete it, if it is there; returns the MiB that this freed."""
+        """Delete it, if it is there; returns the MiB that this freed. EbrlError where that is impossible."""
         if not self.folder.is_dir():
             return 0
         with contextlib.suppress(FileNotFoundError):
             self._marker.unlink()  # first: from now on nobody uses it
         size_mib = self.size_mib()
-        shutil.rmtree(self.folder.resolve())
+        _remove(self.folder.resolve())
         if self.folder.is_symlink():
             self.folder.unlink()
         self.log.unlink(missing_ok=True)
@@ -143,12 +166,22 @@ class IsolatedEnvironment:
         except OSError as error:
             raise UsageError(
                 f"environments cannot be kept in {self.folder.parent}: {error.strerror}",
-                hint=f"set {HOME} to a folder that you may write to",
+                hint=_ANOTHER,
             ) from None
 
     @property
     def _marker(self) -> Path:
         return self.folder / "ebrl.json"
+
+
+def _remove(folder: Path) -> None:
+    for attempt in range(_ATTEMPTS):
+        try:
+            return shutil.rmtree(folder)
+        except OSError as error:  # what was ended a moment ago may still write there
+            if attempt == _ATTEMPTS - 1:
+                raise EbrlError(f"{folder} cannot be removed: {error}") from None
+            time.sleep(_MOMENT_S)
 
 
 def existing() -> list[str]:

@@ -17,6 +17,9 @@ class Output:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
+        except UnicodeEncodeError:  # the name of a file may be in no encoding
+            encoding = self._stream.encoding
+            return self.write(text.encode(encoding, "backslashreplace").decode(encoding))
         except OSError:
             self._drop()
             return len(text)

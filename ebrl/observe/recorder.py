@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from ebrl.errors import EbrlError
 from ebrl.observe.events import Event
 from ebrl.observe.records import LineFile, write_json
 from ebrl.observe.run_config import RunConfig
@@ -13,7 +15,8 @@ from ebrl.observe.run_directory import RunDirectory
 
 
 class RunRecorder:
-    """An observer that keeps a run on disk. Every line is complete and flushed before the call returns.
+    """An observer that keeps a run on disk. Every line is complete and flushed before the call returns. EbrlError where
+    somebody has removed what it writes to, until the run has failed.
 
     The event ``finished`` writes ``summary.json`` after all other files are closed. Close a recorder
     whose run ended without that event: then the run has no summary, and can be resumed.
@@ -35,6 +38,11 @@ class RunRecorder:
     def __call__(self, event: Event) -> None:
         if self._closed:
             return
+        if gone := self._gone():
+            if event.kind == "finished" and event.data["status"] == "failed":
+                self.close()
+                return
+            raise EbrlError(f"{gone} was removed while the run wrote to it")
         if event.kind == "iteration":
             iteration = int(event.data["iteration"])
             self._metrics.write({"iteration": iteration, "time_s": event.time_s, **event.data})
@@ -49,6 +57,13 @@ class RunRecorder:
         if event.kind == "finished":
             self.close()
             self.directory.write_summary(event.data)
+
+    def _gone(self) -> Path | None:
+        """What is no longer there: the system goes on writing to files without a name."""
+        for file in (self._metrics, self._events):
+            if not file.named():
+                return file.path if self.directory.path.is_dir() else self.directory.path
+        return None
 
     def close(self) -> None:
         """Close all files; further events are ignored. Safe to call twice."""

@@ -35,12 +35,20 @@ class LineFile:
     """An append-only file of JSON lines. Every line is flushed as a whole; a kill can cut the last one only."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._file = open(path, "ab")  # noqa: SIM115 - open for the whole run
 
     def write(self, row: Mapping[str, Any]) -> None:
         line = json.dumps(plain(row), allow_nan=False, ensure_ascii=False)
         self._file.write(line.encode(errors="backslashreplace") + b"\n")
         self._file.flush()
+
+    def named(self) -> bool:
+        """Whether the file is still where it was opened."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+        except OSError:
+            return False
 
     def close(self) -> None:
         self._file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -52,7 +53,9 @@ def _save(folder: Path, checkpoint: Checkpoint) -> Path:
     partial = folder / f".{final.name}-{os.getpid()}"
     for abandoned in folder.glob(".*-*"):  # of drivers that were killed
         shutil.rmtree(abandoned, ignore_errors=True)
-    partial.mkdir(parents=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir()  # not its parents: a run directory that was removed is not made again
+    partial.mkdir()
     save_file({name: array.copy() for name, array in checkpoint.weights.items()}, partial / "weights.safetensors")
     with open(partial / "state.pkl", "wb") as file:
         pickle.dump({"states": checkpoint.states, "positions": checkpoint.positions}, file)

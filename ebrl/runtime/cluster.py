@@ -17,6 +17,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from typing import Any
 
 import attrs
@@ -192,6 +193,7 @@ class Cluster:
         self._stack.callback(cluster.close, timeout=5)
         self.client = Client(cluster, set_as_default=False)
         self._stack.callback(self.client.close, timeout=5)
+        self._on_loop(_shield)
 
     def _connect(self, address: str) -> None:
         with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already, in a notebook
@@ -231,6 +233,13 @@ def join(address: str) -> None:
 
     with dask.config.set(_QUIET):
         asyncio.run(serve())
+
+
+async def _shield() -> None:
+    """What this thread starts from now on is deaf to Ctrl-C, which is for the driver, until it says otherwise: see
+    `ebrl.runtime.preload`."""
+    resource_tracker.ensure_running()  # it unblocks the signal in the thread that starts it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 async def _launch(scheduler: str, specs: list[WorkerSpec], folder: str, started: dict[str, Nanny]) -> None:

@@ -55,6 +55,10 @@ def checked_step(step: Any) -> Step:
     for name, flag in (("terminated", step.terminated), ("truncated", step.truncated)):
         if flag is not True and flag is not False and not isinstance(flag, np.bool_):
             raise ContractError(f"{name} is {flag!r:.80}; expected True or False")
+    success = step.success
+    if success is not None and success is not True and success is not False and not isinstance(success, np.bool_):
+        got = f"{kind(success)} {success.shape}" if isinstance(success, np.ndarray) else repr(success)[:80]
+        raise ContractError(f"success is {got}; expected True, False or None")
     return step
 
 

@@ -36,7 +36,8 @@ class Death:
     quota: bool
     """Whether the limit is the stage's own."""
     cause: str = ""
-    """``quota``: ended for exceeding the limit; ``kernel``: the kernel has just killed for want of memory."""
+    """``quota``: ended for exceeding the limit; ``kernel``: the kernel has just killed for want of memory;
+    ``stopped``: ended because a signal had stopped it and nobody let it go on."""
     crash: str = ""
     """Where user code was when a signal ended it, innermost line last."""
 
@@ -47,6 +48,8 @@ class Death:
             return f"out of memory: {held}, more than the {self.limit_mib:,} MiB of memory_mib"
         if self.cause == "kernel":
             return f"out of memory: {held} of the {self.limit_mib:,} MiB {self._owner}, and the kernel killed it"
+        if self.cause == "stopped":
+            return "its worker was stopped by a signal, did not go on, and was ended"
         how = f"its worker {ending(self.exit_code)}"
         if self.exit_code == -signal.SIGKILL:
             return f"{how} while it held {self.resident_mib:,} of {self.limit_mib:,} MiB"
@@ -58,6 +61,8 @@ class Death:
             return "raise memory_mib of the stage, or let it keep less"
         if self.cause == "kernel":
             return "let the stages keep less; memory_mib of a stage ends it before others suffer"
+        if self.cause == "stopped":
+            return "whoever stops a worker (SIGSTOP) must let it go on within seconds"
         if self.exit_code == -signal.SIGKILL:
             return KILLED
         if self.exit_code >= 0:

@@ -146,6 +146,11 @@ class EnvironmentProcess:
             self._buffer += part  # in place: replies may be large, and come in pieces
         if len(self._buffer) < wire.REPLY.size:
             return None
+        if not wire.is_reply(self._buffer):
+            raise EnvironmentGone(
+                f"environment process answered what is no reply: {bytes(self._buffer[: wire.REPLY.size])!r}",
+                hint="the simulator writes to files that others have opened",
+            )
         kind, terminated, truncated, success, steps, elapsed_s, length = wire.REPLY.unpack_from(self._buffer)
         end = wire.REPLY.size + length
         if len(self._buffer) < end:
@@ -199,6 +204,9 @@ class EnvironmentProcess:
                 os.kill(self.pid, signal.SIGUSR1)
 
         return self._log.answer(ask)
+
+    def trim_log(self) -> None:
+        self._log.trim()
 
     def close(self) -> None:
         """Ask the process to leave; see `leave`."""

@@ -71,9 +71,12 @@ class EnvironmentPool:
         return [row for row, state in enumerate(self.states) if state.work != "gone"]
 
     def check(self, now: float) -> None:
-        """Find what hangs, and what ended unheard; `now` is monotonic."""
+        """Find what hangs, what ended unheard, and what prints too much; `now` is monotonic."""
+        if self._warm is not None:
+            self._warm.trim_log()
         for row in self.alive:
             state = self.states[row]
+            state.process.trim_log()
             state.progressed(now)
             if (gone := faults.overdue(state, self._settings.deadlines, now)) is not None:
                 self._lose(row, gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import subprocess
 import sys
 
@@ -22,12 +23,20 @@ CRASH = "EBRL_CRASH"
 def dask_setup(worker: Worker) -> None:
     # Ctrl-C in a terminal is for the driver, which ends the workers in order.
     os.setpgid(0, 0)
+    _hear_again()
     _end_what_is_left()
     if path := os.environ.get(CRASH):
         faulthandler.enable(open(path, "w"), all_threads=False)  # noqa: SIM115 (open as long as the process)
     if folder := os.environ.get(LOGS):
         _print_to(os.path.join(folder, f"{worker.name}.log"))
     bridge.install(worker)
+
+
+def _hear_again() -> None:
+    """Take SIGINT, which whoever started this process has blocked, but not one that has come before."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, handler)
 
 
 def _end_what_is_left() -> None:

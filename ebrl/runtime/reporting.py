@@ -35,7 +35,7 @@ def report(**metrics: float) -> None:
 def stop(reason: str) -> None:
     """Ask the run to end in order after this iteration. Outside a run: no effect."""
     if (current := _current.get()) is not None:
-        current.stop = reason
+        current.stop = str(reason)
 
 
 def tell(kind: str, **data: Any) -> None:

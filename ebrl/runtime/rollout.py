@@ -19,6 +19,8 @@ from ebrl.runtime.contract import difference
 from ebrl.runtime.environment import EnvironmentGone, Reply, image
 from ebrl.runtime.environment_pool import EnvironmentPool
 from ebrl.runtime.environment_state import EnvironmentState
+from ebrl.runtime.failure import ContractError
+from ebrl.runtime.faults import cannot_start
 from ebrl.runtime.filming import Filming
 from ebrl.runtime.loop import Loop
 from ebrl.runtime.recording import Recording
@@ -179,8 +181,7 @@ class Rollout:
         assert spec is not None
         if self.slots is None:
             self.spec = spec
-            described = layout(spec, rows=self.settings.num_envs, chunk=self.settings.chunk)
-            self.slots = Slots.create(self._memory, described)
+            self.slots = Slots.create(self._memory, self._layout(spec))
             self._actor = self._make_actor(self)
         assert self.spec is not None
         if other := difference(self.spec, spec):
@@ -190,6 +191,12 @@ class Rollout:
         if self.settings.num_steps is not None:
             environment.recorder = TrajectoryRecorder(self.slots, index, environment.number)
         self._begin_reset(index, environment)
+
+    def _layout(self, spec: SimulatorSpec) -> dict[str, Any]:
+        try:
+            return layout(spec, rows=self.settings.num_envs, chunk=self.settings.chunk)
+        except ContractError as error:
+            raise cannot_start(EnvironmentGone(str(error)), self.settings) from None
 
     def _begin_reset(self, index: int, environment: EnvironmentState) -> None:
         environment.begin_episode()

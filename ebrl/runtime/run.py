@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from ebrl.errors import EbrlError, Interrupted, UsageError
@@ -136,6 +137,10 @@ class Run:
         try:
             self._stack.enter_context(ending_in_order(self._wishes))
             self._start()
+        except KeyboardInterrupt:
+            with contextlib.suppress(KeyboardInterrupt):  # somebody does not want to wait for it
+                self._stack.close()
+            raise Interrupted("interrupted while the run started") from None
         except BaseException:
             self._stack.close()
             raise
@@ -339,7 +344,10 @@ class Run:
 
     def _save_policy(self, weights: Weights) -> Path:
         path = self.run_dir / "policy.safetensors"
-        save_file({name: array.copy() for name, array in weights.arrays.items()}, path)
+        try:
+            save_file({name: array.copy() for name, array in weights.arrays.items()}, path)
+        except (OSError, SafetensorError) as error:
+            raise EbrlError(f"the final weights cannot be written: {error}") from error
         return path
 
     def _emit(self, kind: str, **data: Any) -> None:

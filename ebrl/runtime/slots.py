@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import mmap
 import os
 import tempfile
@@ -19,6 +20,7 @@ import numpy as np
 
 from ebrl.backends.protocols import SimulatorSpec
 from ebrl.graph.items import Array
+from ebrl.runtime.failure import ContractError
 
 OBSERVATION = "observation."
 TEXT_BYTES = 512
@@ -34,7 +36,8 @@ def anonymous_memory() -> int:
 
 
 def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
-    """Names, types and offsets of all fields, as plain data that can be sent."""
+    """Names, types and offsets of all fields, as plain data that can be sent. ContractError where this machine has
+    not as much memory."""
     action = spec.action
     observations: dict[str, tuple[str, tuple[int, ...]]] = {
         OBSERVATION + key: (f"S{TEXT_BYTES}" if space.dtype == "str" else space.dtype, tuple(space.shape))
@@ -43,7 +46,7 @@ def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
     fields = {
         **observations,
         "actions": (action.dtype, (chunk, *action.shape)),
-        "log_probs": ("float32", (chunk, int(np.prod(action.shape, dtype=int)))),
+        "log_probs": ("float32", (chunk, math.prod(action.shape))),
         "rewards": ("float32", (chunk,)),
         "position": ("int32", ()),  # actions of the chunk before the one that runs
         "version": ("int64", ()),
@@ -53,9 +56,27 @@ def layout(spec: SimulatorSpec, *, rows: int, chunk: int) -> dict[str, Any]:
     described, offset = {}, 0
     for name, (dtype, shape) in fields.items():
         described[name] = (dtype, (rows, *shape), offset)
-        size = int(np.prod((rows, *shape), dtype=np.int64)) * np.dtype(dtype).itemsize
+        size = math.prod((rows, *shape)) * np.dtype(dtype).itemsize
         offset = -(-(offset + size) // 64) * 64  # cache lines are not shared between fields
+    if offset > _memory_bytes():
+        raise ContractError(_too_large(fields, rows))
     return {"rows": rows, "chunk": chunk, "size": max(offset, 1), "fields": described}
+
+
+def _too_large(fields: Mapping[str, tuple[str, tuple[int, ...]]], rows: int) -> str:
+    """The sentence that names the largest field."""
+    bytes_of = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (dtype, shape) in fields.items()}
+    name = max(bytes_of, key=bytes_of.__getitem__)
+    dtype, shape = fields[name]
+    key = f"observation '{name[len(OBSERVATION) :]}'" if name.startswith(OBSERVATION) else f"the field '{name}'"
+    return (
+        f"{key}, {dtype} {shape}, is too large: {bytes_of[name]:,} bytes per environment ({rows} of them), and this "
+        f"machine has {_memory_bytes() >> 20:,} MiB"
+    )
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class Slots:

@@ -20,7 +20,9 @@ from ebrl.runtime.death import DEATHS, Death, crash_frames
 from ebrl.runtime.preload import CRASH
 from ebrl.runtime.stage_worker import StageWorker
 
-_LOOK_S = 0.5  # how often the resident size is read; once takes about 30 µs
+_LOOK_S = 0.5  # how often the process is looked at; once takes about 100 µs
+_MOST_STOPPED = 10
+"""Looks in a row, not seconds: whoever stops the whole run, as Ctrl-Z does, stops these too."""
 
 
 @attrs.define(frozen=True)
@@ -30,7 +32,7 @@ class _Look:
 
 
 class StageNanny(Nanny):
-    """Ends the worker where it exceeds `memory_mib`.
+    """Ends the worker where it exceeds `memory_mib`, or stays stopped: nobody else would notice that for minutes.
 
     Dask's own limit moves items to disk and stops giving tasks to a worker at 80 %: what fills a stage's
     memory is its own, so the run would stand still without a word.
@@ -63,13 +65,14 @@ class StageNanny(Nanny):
             host="127.0.0.1" if scheduler.startswith("tcp://127.") else None,
         )
         self._quota_mib = memory_mib
-        self._exceeded = False
+        self._cause = ""
+        self._stopped = 0
         self._worker: psutil.Process | None = None
         self._looks: deque[_Look] = deque(maxlen=2)  # the last one may have met a process that was being taken down
-        self.periodic_callbacks["resident"] = PeriodicCallback(self._look, _LOOK_S * 1000)
+        self.periodic_callbacks["look"] = PeriodicCallback(self._look, _LOOK_S * 1000)
 
     def _look(self) -> None:
-        """Read the resident size of the worker; end it where it is too large."""
+        """See how the worker is; end it where it is too large or does nothing any more."""
         pid = self.pid
         if pid is None:
             return
@@ -77,12 +80,18 @@ class StageNanny(Nanny):
             if self._worker is None or self._worker.pid != pid:
                 self._worker = psutil.Process(pid)
             look = _Look(self._worker.memory_info().rss >> 20, _kernel_kills())
+            self._stopped = self._stopped + 1 if self._worker.status() == psutil.STATUS_STOPPED else 0
         except psutil.Error:  # it has just ended
             return
         self._looks.append(look)
         if self._quota_mib is not None and look.resident_mib > self._quota_mib:
-            self._exceeded = True
-            os.kill(pid, signal.SIGKILL)
+            self._end(pid, "quota")
+        elif self._stopped > _MOST_STOPPED:
+            self._end(pid, "stopped")
+
+    def _end(self, pid: int, cause: str) -> None:
+        self._cause = cause
+        os.kill(pid, signal.SIGKILL)
 
     async def _on_worker_exit(self, exitcode: int) -> None:
         if self.status == Status.running:
@@ -90,16 +99,14 @@ class StageNanny(Nanny):
                 await self._log_event(  # type: ignore[no-untyped-call]
                     DEATHS, {"kind": "death"} | attrs.asdict(self._death(exitcode))
                 )
-        self._exceeded = False
+        self._cause, self._stopped = "", 0
         self._looks.clear()
         await super()._on_worker_exit(exitcode)
 
     def _death(self, exit_code: int) -> Death:
-        cause = ""
-        if self._exceeded:
-            cause = "quota"
-        elif exit_code == -signal.SIGKILL and self._looks and _kernel_kills() > self._looks[0].kernel_kills:
-            cause = "kernel"
+        cause = self._cause
+        if not cause and exit_code == -signal.SIGKILL and self._looks:
+            cause = "kernel" if _kernel_kills() > self._looks[0].kernel_kills else ""
         return Death(
             worker=self.name,
             pid=self._worker.pid if self._worker is not None else 0,

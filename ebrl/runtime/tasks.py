@@ -29,7 +29,7 @@ from ebrl.runtime.channel import address
 from ebrl.runtime.death import WorkerLost
 from ebrl.runtime.hosting import Calls, Host, find_modules
 from ebrl.runtime.reporting import Report
-from ebrl.runtime.travelling import task
+from ebrl.runtime.travelling import news, task
 
 if TYPE_CHECKING:
     from ebrl.runtime.simulation import Recorded
@@ -319,14 +319,14 @@ def _lost_teller(assignment: Assignment) -> Callable[[dict[str, Any]], None]:
     worker, stage = get_worker(), assignment.stage.name
 
     def tell(lost: dict[str, Any]) -> None:
-        worker.log_event(topic(assignment.run), {"kind": "environment_lost", "stage": stage, **lost})
+        worker.log_event(topic(assignment.run), news({"kind": "environment_lost", "stage": stage, **lost}))
 
     return tell
 
 
 def _tell(assignment: Assignment, kind: str, **data: Any) -> None:
     message = {"kind": kind, "stage": assignment.stage.name, "replica": assignment.worker, **data}
-    get_worker().log_event(topic(assignment.run), message)
+    get_worker().log_event(topic(assignment.run), news(message))
 
 
 def _lost_trainer(assignment: Assignment, iteration: int) -> WorkerLost:

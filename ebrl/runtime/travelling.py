@@ -1,16 +1,16 @@
-"""Errors on their way from a worker to the driver."""
+"""Errors and news on their way from a worker to the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ebrl.errors import EbrlError, StageError
 from ebrl.graph.source import user_traceback
 from ebrl.runtime.assignment import Assignment
-from ebrl.runtime.failure import text_of
+from ebrl.runtime.failure import printable, text_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -41,9 +41,26 @@ def travelling(error: BaseException, stage: str) -> EbrlError:
         error = StageError(text_of(error), where=stage, detail=user_traceback(error, else_all=True))
     bare = copy(error)
     bare.__cause__ = bare.__context__ = bare.__traceback__ = None  # Dask's way of copying keeps them
-    bare.message = _shortened(str(bare.message), _LONGEST_MESSAGE)
-    bare.detail = _shortened(bare.detail, _LONGEST_DETAIL)
+    bare.message = _fit(str(bare.message), _LONGEST_MESSAGE)
+    bare.detail = _fit(bare.detail, _LONGEST_DETAIL)
+    bare.where, bare.place, bare.hint = printable(bare.where), printable(bare.place), printable(bare.hint)
     return bare
+
+
+def news(data: Any) -> Any:
+    """`data` of dicts, lists and plain values with text that every message can carry: one that cannot be encoded
+    would close the worker's connection, and the run would wait for ever."""
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, dict):
+        return {news(key): news(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [news(value) for value in data]
+    return data
+
+
+def _fit(text: str, longest: int) -> str:
+    return _shortened(printable(_shortened(text, longest)), longest)  # escapes are longer than what they stand for
 
 
 def _shortened(text: str, longest: int) -> str:

@@ -19,6 +19,7 @@ from ebrl.interpreters.choose import Interpreter
 from ebrl.interpreters.remedies import remedy
 from ebrl.runtime.birth import execute
 from ebrl.runtime.environment import EnvironmentGone, EnvironmentProcess, Reply, image
+from ebrl.runtime.failure import ContractError
 from ebrl.runtime.family import Family
 from ebrl.runtime.order import EnvironmentOrder
 from ebrl.runtime.rollout_settings import Deadlines
@@ -76,7 +77,10 @@ class _Trial:
         assert spec is not None
         imported = "" if self.process.import_s is None else f", of which import {self.process.import_s:.2f} s"
         self.say("start", f"{ready.elapsed_s:.2f} s{imported}")
-        slots = Slots.create(self.memory, layout(spec, rows=1, chunk=1))
+        try:
+            slots = Slots.create(self.memory, layout(spec, rows=1, chunk=1))
+        except ContractError as error:
+            raise EnvironmentGone(str(error)) from None
         self.process.attach(slots.layout)
         self._resets()
         self._describe(spec, slots)

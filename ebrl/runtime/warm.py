@@ -128,6 +128,10 @@ class WarmProcess:
     def last_words(self) -> str:
         return self._log.last_words()
 
+    def trim_log(self) -> None:
+        if not self._log.file.closed:
+            self._log.trim()
+
     def wait(self, timeout_s: float) -> bool:
         """Whether the process says something within `timeout_s`."""
         if self.state == "gone":

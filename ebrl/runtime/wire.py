@@ -28,6 +28,13 @@ digits. DONE: a reset, steps or a render; of the last, text is the image likewis
 has no `render`. After RECORD it is the image too, or a sentence that says why there is none, both as `dumps`
 writes them. FAILED: text describes the exception."""
 
+
+def is_reply(data: bytes | bytearray) -> bool:
+    """Whether `data`, no shorter than a header, can begin with a reply."""
+    kind, terminated, truncated, success, *_ = REPLY.unpack_from(data)
+    return kind in (READY, DONE, FAILED) and terminated in (0, 1) and truncated in (0, 1) and success in (-1, 0, 1)
+
+
 WARM = struct.Struct("<Bqq")  # kind, pid, exit code
 WARMED, FORKED, ENDED = range(1, 4)
 """What the warm process says, see `warm_child`. WARMED: it can fork now. ENDED: with the exit code, negative for a

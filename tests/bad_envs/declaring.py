@@ -83,3 +83,15 @@ class Double(Counting):
         if self.count == 7 and self.seed in self.seeds:
             state[1] = -1e300
         return Observation(state=state)
+
+
+class Large(Counting):
+    """Declares more than any memory holds."""
+
+    def __init__(self, target: str, *, what: str) -> None:
+        super().__init__(target)
+        self.spec = {
+            "image": spec(Space((10**9, 10**9)), Space((1,))),
+            "overflow": spec(Space((10**10, 10**10), "float64"), Space((1,))),
+            "action": spec(Space((4,)), Space((10**15,))),
+        }[what]

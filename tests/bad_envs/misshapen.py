@@ -123,3 +123,15 @@ class LateHuge(Late):
 class LateFlag(Late):
     def spoil(self, step: Step) -> Step:
         return step._replace(terminated="no")  # type: ignore[arg-type]
+
+
+class LateSuccess(Late):
+    """Of several goals each."""
+
+    def spoil(self, step: Step) -> Step:
+        return step._replace(success=np.array([True, False]))  # type: ignore[arg-type]
+
+
+class LateWord(Late):
+    def spoil(self, step: Step) -> Step:
+        return step._replace(success="no")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ebrl.errors import EbrlError, UsageError
@@ -98,6 +99,51 @@ def test_a_killed_create_is_never_used(backend: Callable[..., Path]) -> None:
         del heard[0]
     assert heard[0] == "what an interrupted attempt left is removed"
     assert environment.marker() is not None
+
+
+def _at_work_in(folder: Path) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if (process.info["cmdline"] or [""])[0].startswith(f"{folder}/") and process.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def test_an_interrupted_create_ends_what_it_has_started(backend: Callable[..., Path]) -> None:
+    backend("mine", NOTHING)
+    process = subprocess.Popen([sys.executable, "-c", _CREATE], stderr=subprocess.PIPE)
+    folder, deadline_s = IsolatedEnvironment("mine").folder, time.monotonic() + 30
+    while not _at_work_in(folder):  # installs pip
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert b"KeyboardInterrupt" in process.communicate()[1]
+    _, alive = psutil.wait_procs(_at_work_in(folder), timeout=0.5)
+    assert not alive
+    create("mine", heard := Heard())
+    assert heard[0] == "what an interrupted attempt left is removed"
+    assert IsolatedEnvironment("mine").marker() is not None
+
+
+def test_a_folder_in_which_somebody_still_writes_is_removed(backend: Callable[..., Path]) -> None:
+    backend("mine", NOTHING)
+    create("mine", Heard())
+    folder = IsolatedEnvironment("mine").folder
+    writer = "for number in range(300):\n try: open(f'{number}', 'w').close()\n except OSError: pass"
+    with subprocess.Popen([sys.executable, "-c", writer], cwd=folder):
+        IsolatedEnvironment("mine").remove()
+    assert not folder.exists()
+
+
+def test_what_cannot_be_removed_is_told(backend: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder / "bin"))
+
+    folder = IsolatedEnvironment("mine").folder
+    folder.mkdir(parents=True)
+    monkeypatch.setattr("ebrl.interpreters.store.shutil.rmtree", refuse)
+    with pytest.raises(EbrlError, match=f"{folder} cannot be removed: .*Permission denied: '{folder}/bin'"):
+        IsolatedEnvironment("mine").remove()
 
 
 def test_a_second_process_says_that_it_waits(backend: Callable[..., Path]) -> None:
@@ -215,6 +261,36 @@ def test_a_backend_without_pins_is_refused(backend: Callable[..., Path]) -> None
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is no name of an environment"):
         IsolatedEnvironment(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("{file}", "it is no folder"),
+        ("{file}/below", "Not a directory"),
+        ("{loop}", "Too many levels of symbolic links"),
+        ("x" * 300, "File name too long"),
+        ("~nobody-of-that-name", "Could not determine home directory."),
+    ],
+)
+def test_a_home_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: str) -> None:
+    file, loop = tmp_path / "file", tmp_path / "loop"
+    file.touch()
+    loop.symlink_to(loop)
+    name = name.format(file=file, loop=loop)
+    monkeypatch.setenv("EBRL_HOME", name)
+    for use in (existing, lambda: IsolatedEnvironment("mine").marker(), lambda: interpreter_of("robosuite")):
+        with pytest.raises(UsageError) as caught:
+            use()
+        assert caught.value.message == f"EBRL_HOME is {name}, which cannot be used: {fault}"
+        assert caught.value.hint == "set EBRL_HOME to a folder that you may write to"
+
+
+def test_a_home_that_nobody_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBRL_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    with pytest.raises(UsageError, match="which cannot be used: you may not read it"):
+        existing()
 
 
 def test_this_python_is_preferred_and_one_that_is_nowhere_refused(monkeypatch: pytest.MonkeyPatch) -> None:

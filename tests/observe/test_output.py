@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +30,10 @@ def test_a_full_disk_is_no_error() -> None:
         output.write("text")
         output.flush()
         assert output.closed
+
+
+def test_what_cannot_be_encoded_is_escaped(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    with open(file, "w", encoding="utf-8", errors="strict") as stream:
+        print("run caf\udce9", file=Output(stream))
+    assert file.read_text() == "run caf\\udce9\n"

@@ -57,6 +57,10 @@ ONE_TRAJECTORY = {
     ),
     "reward that float32 cannot hold": ("misshapen.LateHuge", "step", "the reward is 1e+39, beyond float32"),
     "text for a flag": ("misshapen.LateFlag", "step", "terminated is 'no'; expected True or False"),
+    "array for success": (
+        "misshapen.LateSuccess", "step", "success is ndarray (2,); expected True, False or None",
+    ),
+    "text for success": ("misshapen.LateWord", "step", "success is 'no'; expected True, False or None"),
     "shape": (
         "misshapen.LateShape", "step", "observation 'state' from step(): expected float32 (4,), got float32 (14,)",
     ),
@@ -66,6 +70,9 @@ ONE_TRAJECTORY = {
     ),
     "None for a reward": ("misshapen.NoReward", "step", "the reward is None; expected a number"),
     "None for a step": ("misshapen.LateNoStep", "step", "the simulation stage yielded None; expected Step"),
+    "writes to the pipe of its replies": (
+        "disturbing.Babbling", "step", "environment process answered what is no reply: b'Simulation time: 0.0'",
+    ),
     "calls input()": (
         "disturbing.Asking", "step", "the simulator asked for keyboard input: 'Press Enter to go on'",
     ),
@@ -160,6 +167,32 @@ def test_what_nobody_can_work_with_is_named(what: str) -> None:
     with Play(order("declaring.Odd", what=what)) as play, pytest.raises(SimulatorError) as caught:
         play.batch()
     assert caught.value.message == f"bad:Odd: {ODD[what]}"
+
+
+LARGE = {
+    "image": ("observation 'state', float32 (1000000000, 1000000000)", 4 * 10**18),
+    "overflow": ("observation 'state', float64 (10000000000, 10000000000)", 8 * 10**20),
+    "action": ("the field 'actions', float32 (3, 1000000000000000)", 12 * 10**15),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_what_no_memory_holds_is_named_with_its_size(what: str) -> None:
+    field, size = LARGE[what]
+    with Play(order("declaring.Large", what=what), chunk=3) as play, pytest.raises(SimulatorError) as caught:
+        play.batch()
+    assert caught.value.message.startswith(f"bad:Large: {field}, is too large: {size:,} bytes per environment (1 of ")
+    assert caught.value.where == "simulate.env"
+
+
+def test_many_that_are_too_large_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebrl.runtime.slots._memory_bytes", lambda: 2_000)
+    with Play(order("counting.Counting"), num_envs=64) as play, pytest.raises(SimulatorError) as caught:
+        play.batch()
+    assert caught.value.message == (
+        "bad:Counting: observation 'state', float32 (4,), is too large: 16 bytes per environment (64 of them), and "
+        "this machine has 0 MiB"
+    )
 
 
 FROM_THE_FIRST_MOMENT = {

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,45 @@ def test_a_lost_trainer_is_explained_by_the_end_of_its_worker(launch: Callable[.
 
     with pytest.raises(StageError, match=r"its worker was killed by SIGKILL .*, and with it the weights in training"):
         launch("small", "iterations=8", "num_steps=64", during=during)
+
+
+STOPPED = "its worker was stopped by a signal, did not go on, and was ended"
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_is_replaced(launch: Callable[..., Outcome]) -> None:
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == 2:
+            os.kill(run._cluster._nannies["simulate-0"].pid, signal.SIGSTOP)
+
+    outcome = launch("small", "iterations=8", "num_steps=64", during=during)
+    assert (outcome.summary["status"], outcome.summary["iterations"]) == ("finished", 8)
+    assert outcome.of("worker_replaced") == [{"worker": "simulate-0", "cause": STOPPED}]
+
+
+@pytest.mark.slow
+def test_a_stopped_trainer_ends_the_run_with_its_cause(launch: Callable[..., Outcome]) -> None:
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == 2:
+            os.kill(run._cluster._nannies["train_ppo-0"].pid, signal.SIGSTOP)
+
+    with pytest.raises(StageError) as caught:
+        launch("small", "iterations=8", "num_steps=64", during=during)
+    assert caught.value.message == f"{STOPPED}, and with it the weights in training are lost"
+    assert caught.value.hint.startswith("whoever stops a worker (SIGSTOP) must let it go on within seconds; ")
+
+
+def test_a_worker_that_goes_on_again_is_left_alone(launch: Callable[..., Outcome]) -> None:
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == 2:
+            pid = run._cluster._nannies["simulate-0"].pid
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(2.0)
+            os.kill(pid, signal.SIGCONT)
+
+    outcome = launch("small", "iterations=4", "num_steps=64", during=during)
+    assert outcome.summary["status"] == "finished"
+    assert outcome.of("worker_replaced") == outcome.of("environment_lost") == []
 
 
 def test_the_weights_stay_with_their_trainer(launch: Callable[..., Outcome]) -> None:

@@ -193,3 +193,19 @@ def test_ctrl_c_while_simulators_start(tmp_path: Path) -> None:
     assert "Traceback" not in output
     _, alive = psutil.wait_procs(session_processes(run.pid), timeout=5)
     assert not alive
+
+
+@pytest.mark.parametrize("after_s", [0.4, 0.8, 1.2, 2.0, 3.0])
+def test_two_ctrl_c_while_the_program_starts(tmp_path: Path, after_s: float) -> None:
+    """The moments are those of Python's start, of imports, of the cluster's and of the workers' start."""
+    run = ebrl_run(f"{WORKFLOWS}:slow", cwd=tmp_path, start_new_session=True)
+    time.sleep(after_s)
+    for _ in range(2):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGINT)
+        time.sleep(0.1)
+    output, _ = run.communicate(timeout=30)
+    assert run.returncode == 130, output
+    assert "Traceback" not in output and output.splitlines()[-1].startswith("interrupted"), output
+    _, alive = psutil.wait_procs(session_processes(run.pid), timeout=5)
+    assert not alive

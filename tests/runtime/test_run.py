@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ebrl.errors import SimulatorError, SimulatorNotFound, StageError, UsageError
+from ebrl.errors import EbrlError, SimulatorError, SimulatorNotFound, StageError, UsageError
 from ebrl.resources.pool import ResourcePool
 
 from .conftest import WORKFLOWS, Outcome
@@ -155,3 +156,25 @@ def test_a_run_uses_the_part_of_the_machine_that_it_is_given(launch: Callable[..
     plan = outcome.of("started")[0]["plan"]
     assert {stage.quota.cores for stage in plan.stages} == {(core,)}
     assert outcome.of("started")[0]["workers"]["simulate-0"]["CPU"] == 1.0
+
+
+@pytest.mark.parametrize("after", [1, 5])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_run_directory_that_is_removed_ends_the_run(launch: Callable[..., Outcome], after: int, whole: bool) -> None:
+    """In the middle, or behind the last iteration, before checkpoint and weights are written."""
+    outcomes: list[Any] = []
+
+    def during(run: Any, iteration: Any) -> None:
+        if iteration.index == after:
+            gone = run.run_dir if whole else run.run_dir / "metrics.jsonl"
+            outcomes.append((run, gone))
+            shutil.rmtree(run.run_dir)
+            if not whole:
+                run.run_dir.mkdir()
+
+    with pytest.raises(EbrlError) as caught:
+        launch("small", during=during)
+    ((run, gone),) = outcomes
+    assert caught.value.message == f"{gone} was removed while the run wrote to it"
+    assert (run.summary["status"], run.summary["reason"]) == ("failed", caught.value.message)
+    assert run.summary["iterations"] <= after + 2

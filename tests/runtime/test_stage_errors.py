@@ -77,3 +77,26 @@ def test_an_error_of_the_engine_inside_a_stage_stays_what_it_is(launch: Callable
     with pytest.raises(UsageError) as caught:
         launch("misjudged")
     assert isinstance(caught.value, SimulatorNotFound)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "stage"),
+    [("named", "stage", "naming"), ("named", "train", "train_named"), ("misnamed", "", "misnaming")],
+)
+def test_an_error_that_cannot_be_encoded(launch: Callable[..., Outcome], name: str, where: str, stage: str) -> None:
+    with pytest.raises(StageError) as caught:
+        launch(name, *([f"where={where}"] if where else []))
+    assert (caught.value.where, caught.value.message) == (stage, "OSError: no caf\\udce9")
+    assert caught.value.detail.endswith("OSError: no caf\\udce9")
+
+
+def test_a_reason_to_stop_that_cannot_be_encoded(launch: Callable[..., Outcome]) -> None:
+    outcome = launch("named")
+    assert (outcome.summary["status"], outcome.summary["reason"]) == ("finished", "caf\\udce9")
+    assert outcome.of("report")[0]["metrics"] == {"caf\\udce9": 1.0}
+
+
+def test_every_part_of_an_error_can_be_encoded() -> None:
+    name = "\udce9" * 9_000
+    bare = travelling(StageError(name, where=name[:9], place=name[:9], detail=name, hint=name[:9]), "stage")
+    assert len(str(bare).encode()) < 10_000

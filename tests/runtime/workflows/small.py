@@ -190,3 +190,47 @@ def fresh_train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory], 
 def eager():
     policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
     weights <<= fresh_train(policy, trajectories)
+
+
+NAME = os.fsdecode(b"caf\xe9")  # as a file may be called; no encoding has it
+
+
+@ebrl.generation
+def misnaming(
+    policy: ebrl.Policy, observations: ebrl.Batch[ebrl.Observation], weights: ebrl.Weights
+) -> ebrl.Batch[ebrl.ActionChunk]:
+    raise OSError(f"no {NAME}")
+
+
+@ebrl.stage
+def naming(trajectory: ebrl.Trajectory, where: str = "stop") -> ebrl.Trajectory:
+    if where == "stage":
+        raise OSError(f"no {NAME}")
+    if where == "error":
+        raise UsageError("no file", place=NAME, hint=NAME)
+    if where == "stop":
+        ebrl.report(**{NAME: 1.0})
+        ebrl.stop(NAME)
+    return trajectory
+
+
+@ebrl.training
+def train_named(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory], where: str = "") -> ebrl.Weights:
+    if where == "train":
+        raise OSError(f"no {NAME}")
+    return ebrl.Weights.of(0, policy.weights())
+
+
+@ebrl.workflow
+def named(where: str = "stop"):
+    """What its stages say cannot be encoded."""
+    policy, weights, trajectories = _loop("gymnasium:Pendulum-v1", 2, 8, 1)
+    weights <<= train_named(policy, naming(trajectories, where=where), where=where, iterations=20)
+
+
+@ebrl.workflow
+def misnamed():
+    policy, actions, weights = ebrl.policy("mlp"), ebrl.stream(ebrl.ActionChunk), ebrl.latest(ebrl.Weights)
+    observations, trajectories = simulate("gymnasium:Pendulum-v1", actions, num_envs=2, num_steps=8)
+    actions <<= misnaming(policy, observations, weights)
+    weights <<= slow_train(policy, trajectories, iterations=2)
