@@ -23,7 +23,10 @@ def profile_table(profile: Profile) -> RenderableType:
         table.add_section()
     head = f"{profile.workflow}: {profile.simulator} on {profile.machine}"
     beside = ", ".join(f"{stage} {ratio:.2f}x" for stage, ratio in profile.together.items())
-    return Group(Text(head, style="bold"), table, Text(f"CPU time beside the other stages: {beside or 'not measured'}"))
+    below = Text(f"CPU time beside the other stages: {beside or 'not measured'}")
+    if not profile.missing:
+        below.append(f"\nthe whole pipeline reaches {profile.efficiency:.0%} of what these costs predict")
+    return Group(Text(head, style="bold"), table, below)
 
 
 def _row(stage: str, row: Measured) -> tuple[str, ...]:

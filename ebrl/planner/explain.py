@@ -30,7 +30,7 @@ class Explanation:
 
 def profiled_problem(graph: Graph, plan: Plan, pool: ResourcePool, profile: Profile) -> Problem:
     """What the allocator may decide for `graph`, with the costs that `profile` found."""
-    return problem_of(
+    problem = problem_of(
         graph,
         plan,
         pool,
@@ -40,6 +40,7 @@ def profiled_problem(graph: Graph, plan: Plan, pool: ResourcePool, profile: Prof
         iteration=profile.iteration,
         others_core_s=profile.others_core_s,
     )
+    return attrs.evolve(problem, efficiency=profile.efficiency)
 
 
 def planned(graph: Graph, plan: Plan, pool: ResourcePool, problem: Problem) -> tuple[Plan, Answer]:

@@ -75,6 +75,7 @@ def _predict(problem: Problem, allocation: Allocation) -> Prediction:
         limits = {**stages, **environments, TRAINING: training, **core_limits(usable, work), "admission": admission}
         rate = float(soft_minimum([*limits.values()]))
     bottleneck = min(limits, key=lambda name: (limits[name], name))
+    rate *= problem.efficiency
     return Prediction(rate=rate, bottleneck=bottleneck, limits=limits, busy=_busy(problem, allocation, rate, limits))
 
 

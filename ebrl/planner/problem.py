@@ -61,6 +61,8 @@ class Problem:
     """Chunk-steps of a batch that one environment records in a row."""
     reset_s: float = 0.0
     """For how long a reset keeps an environment from its window; its cost on the cores is part of `simulation`."""
+    efficiency: float = 1.0
+    """Share of the rate that all limits together allow which a run reaches."""
     rt_cores: bool = False
     """The simulator's part on a device needs ray tracing."""
     step_percent: int = 10

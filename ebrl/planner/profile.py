@@ -14,7 +14,7 @@ from ebrl.errors import UsageError
 from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
 from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING
 
-SCHEMA = 1
+SCHEMA = 2
 _STRAIGHT = 0.05
 """Where a point in the middle is that near to the line between its neighbours, nothing new is in between."""
 
@@ -84,6 +84,9 @@ class Profile:
     shared, messages and wake-ups come on top."""
     others_core_s: float = 0.0
     """CPU time of the remaining stages, the driver and the scheduler per chunk-step."""
+    efficiency: float = 1.0
+    """What the whole pipeline reached, as a share of what these costs predict for its plan: stages also wait for
+    wake-ups and for one another, which is the cost of none."""
 
     def costs(self, stage: str) -> StageCosts:
         """The costs of ``simulation``, ``generation`` or ``training`` in a running pipeline; UsageError where that
@@ -160,7 +163,8 @@ def merged(kept: Profile, found: Profile) -> Profile:
     if any(doubts(kept, found)):
         return found
     stages = {**kept.stages, **found.stages}
-    return attrs.evolve(found, stages=stages, together={**kept.together, **found.together})
+    efficiency = kept.efficiency if found.missing else found.efficiency
+    return attrs.evolve(found, stages=stages, together={**kept.together, **found.together}, efficiency=efficiency)
 
 
 def explore(low: int, high: int, measure: Callable[[int], float]) -> dict[int, float]:

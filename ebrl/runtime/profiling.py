@@ -15,6 +15,7 @@ import attrs
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.planner.costs import CPU
+from ebrl.planner.explain import as_it_is, profiled_problem
 from ebrl.planner.feedback import Measurement
 from ebrl.planner.plans import chunks_per_iteration
 from ebrl.planner.predict import simulation_work
@@ -64,7 +65,8 @@ def profile(
             budget.divide(len(stages) - number)
             found[stage] = tuple(getattr(measuring, stage)())
         alone = _profile(run, found)
-    return attrs.evolve(alone, together=_ratios(alone, together, run.plan))
+    beside = attrs.evolve(alone, together=_ratios(alone, together, run.plan))
+    return attrs.evolve(beside, efficiency=_efficiency(graph, run.plan, beside, together))
 
 
 @attrs.define(kw_only=True)
@@ -284,6 +286,14 @@ def _ratios(alone: Profile, together: list[tuple[Measurement, float]], plan: Pla
             said[name] = table.core_s(threads, size) / size / threads
     seen = {name: summary([1.0 / getattr(row, f"{name}_rate") for row, _ in together]).p50_s for name in said}
     return {name: seen[name] / said[name] for name in said}
+
+
+def _efficiency(graph: Graph, plan: Plan, beside: Profile, together: list[tuple[Measurement, float]]) -> float:
+    """What the whole pipeline reached over what `beside` predicts; 1 where either is not known."""
+    if beside.missing or not together:
+        return 1.0
+    reached = len(together) / sum(1.0 / row.throughput for row, _ in together)  # every row is of as many chunk-steps
+    return reached / as_it_is(profiled_problem(graph, plan, ResourcePool.discover(), beside), plan).rate
 
 
 def _stage(plan: Plan, kind: str) -> Any:
