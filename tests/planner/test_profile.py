@@ -29,7 +29,7 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"schema": SCHEMA + 1}, f"has the schema {SCHEMA + 1}, this ebrl reads {SCHEMA}"),
-        ({"schema": None}, "has the schema None, this ebrl reads 1"),
+        ({"schema": None}, "has the schema None, this ebrl reads 2"),
         ({"cores": "two"}, "is no profile"),
         ({"speed": 3}, "is no profile"),
         ({"stages": {"training": [{"quota": 1}]}}, "is no profile"),
