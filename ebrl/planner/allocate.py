@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -74,10 +75,10 @@ def allocate(problem: Problem, *, generation_replicas: int = 1, slack: float = _
     generation_replicas: how many there are where generation runs on the CPU.
     """
     search = _Search(problem, generation_replicas)
-    choices = sorted(search.choices(), key=search.bound, reverse=True)
+    bounded = sorted(((search.bound(choice), choice) for choice in search.choices()), key=itemgetter(0), reverse=True)
     top, near = 0.0, [(0.0, _Choice(1, 0, False, 1, 1), Allocation(generation_replicas=generation_replicas))]
-    for choice in choices:
-        if search.bound(choice) < top * (1 - slack):
+    for bound, choice in bounded:
+        if bound < top * (1 - slack):
             break
         rate, allocation = search.best(choice)
         top = max(top, rate)
@@ -94,6 +95,9 @@ class _Search:
         for device in problem.devices:
             groups.setdefault((device.model, device.memory_mib, device.rt_cores), []).append(device)
         self._groups = list(groups.values())
+        self._usable = usable_cores(problem, Allocation())
+        cores = min(len(self._usable[SIMULATION]), problem.environments)
+        self._simulating_s = simulation_work(problem.simulation.on(CPU), cores)
         self.exact = True
 
     def choices(self) -> Iterator[_Choice]:
@@ -170,9 +174,8 @@ class _Search:
         if problem.barriers:
             return admission
         if not choice.training_percent:
-            usable = usable_cores(problem, Allocation())
-            rollout_s = self._simulating() + host
-            training = crowded_training_rate(usable, training, choice.training_threads, rollout_s)
+            rollout_s = self._simulating_s + host
+            training = crowded_training_rate(self._usable, training, choice.training_threads, rollout_s)
         work |= {TRAINING: training_work, OTHERS: np.full(size, problem.others_core_s)}
         every = [*limits, problem.environments / cycle_s, training, self._core_limit(work), admission]
         rate: Floats = soft_minimum(every)
@@ -180,21 +183,13 @@ class _Search:
 
     def _core_limit(self, work: Mapping[str, Floats]) -> Floats:
         """What the cores allow for `work` beside the simulation."""
-        problem = self._problem
-        usable = usable_cores(problem, Allocation())
-        loads: dict[str, Any] = {SIMULATION: self._simulating(), **work}
+        loads: dict[str, Any] = {SIMULATION: self._simulating_s, **work}
         limits = [
             number / np.maximum(sum(loads[load] for load in chosen), 1e-300)
-            for chosen, number in core_sets({load: usable[load] for load in loads})
+            for chosen, number in core_sets({load: self._usable[load] for load in loads})
         ]
         limit: Floats = np.minimum.reduce(np.broadcast_arrays(*limits))
         return limit
-
-    def _simulating(self) -> float:
-        """CPU seconds of simulation per chunk-step."""
-        problem = self._problem
-        cores = min(len(usable_cores(problem, Allocation())[SIMULATION]), problem.environments)
-        return simulation_work(problem.simulation.on(CPU), cores)
 
     def _generation(
         self, choice: _Choice, options: Sequence[Sequence[Pattern]], chosen: Sequence[Counts], size: int

@@ -53,13 +53,17 @@ def checked_step(step: Any) -> Step:
         beyond = ", beyond float32" if math.isfinite(step.reward) else ""
         raise ContractError(f"the reward is {step.reward}{beyond}")
     for name, flag in (("terminated", step.terminated), ("truncated", step.truncated)):
-        if flag is not True and flag is not False and not isinstance(flag, np.bool_):
+        if not _is_flag(flag):
             raise ContractError(f"{name} is {flag!r:.80}; expected True or False")
     success = step.success
-    if success is not None and success is not True and success is not False and not isinstance(success, np.bool_):
+    if success is not None and not _is_flag(success):
         got = f"{kind(success)} {success.shape}" if isinstance(success, np.ndarray) else repr(success)[:80]
         raise ContractError(f"success is {got}; expected True, False or None")
     return step
+
+
+def _is_flag(value: Any) -> bool:
+    return value is True or value is False or isinstance(value, np.bool_)
 
 
 def difference(first: SimulatorSpec, other: SimulatorSpec) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import attrs
 import pytest
 
@@ -19,27 +17,11 @@ from ebrl.planner.predict import predict
 from ebrl.planner.problem import Allocation, Problem
 from ebrl.resources.pool import ResourcePool
 
+from ..bad_workflows.good_stages import generate, simulate, train
 from .machines import on_devices
 from .profiles import made, point
 
 POOL = ResourcePool(cores=(2, 3))
-
-
-@ebrl.simulation
-def simulate(env: ebrl.Simulator, chunk: ebrl.ActionChunk) -> Iterator[ebrl.Step]:
-    for action in chunk:
-        yield env.step(action)
-
-
-@ebrl.generation
-def generate(
-    policy: ebrl.Policy, observations: ebrl.Batch[ebrl.Observation], weights: ebrl.Weights
-) -> ebrl.Batch[ebrl.ActionChunk]:
-    return policy.act(observations)
-
-
-@ebrl.training
-def train(policy: ebrl.Policy, trajectories: ebrl.Batch[ebrl.Trajectory]) -> ebrl.Weights: ...
 
 
 @ebrl.training(cpus=1)
