@@ -74,7 +74,7 @@ def _compared(name: str, graph: Graph, quick: bool) -> list[dict[str, Any]]:
             {
                 "task": name,
                 "plan": named(plan),
-                "cores": str(len(next(stage for stage in plan.stages if stage.kind == "simulation").quota.cores)),
+                "cores": str(len(plan.of_kind("simulation").quota.cores)),
                 "bottleneck": pairs[-1][0].bottleneck,
                 "predicted": predicted,
                 "measured": measured,

@@ -67,6 +67,10 @@ class Plan:
     def stage(self, name: str) -> StagePlan:
         return next(stage for stage in self.stages if stage.name == name)
 
+    def of_kind(self, kind: str) -> StagePlan:
+        """The first stage of `kind`; StopIteration where there is none."""
+        return next(stage for stage in self.stages if stage.kind == kind)
+
     @property
     def item_stages(self) -> tuple[str, ...]:
         """Stages outside every loop: one Dask task per iteration."""

@@ -12,6 +12,7 @@
 | ``skipped`` | stage, iteration: it was still busy with an earlier one |
 | ``video`` | stage, iteration, path of the file |
 | ``warning`` | stage, iteration, message |
+| ``learning`` | stage, threads, planned: other threads than planned are tried for a few iterations |
 | ``replan`` | a new plan: step, epoch, plan (Plan), changes, measured, corrections, predicted and achieved gains |
 | ``revert`` | the same, where the plan before it is taken up again |
 | ``outcome`` | the same without plan, a while later: what the last new plan has brought |

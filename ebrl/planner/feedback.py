@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
@@ -52,6 +52,18 @@ class Measurement:
         """Between rollout and training, as a share of the faster."""
         rates = self.rollout_rate, self.training_rate
         return (max(rates) - min(rates)) / max(*rates, 1e-12)
+
+
+def mean(seen: Collection[Measurement]) -> Measurement:
+    """Of rates that is the harmonic mean, as every step did the same work."""
+    batches = [entry.batch for entry in seen]
+    return Measurement(
+        batch=statistics.fmean(batches) if all(batches) else 0.0,
+        **{
+            name: 1.0 / statistics.fmean(1.0 / max(getattr(entry, name), 1e-12) for entry in seen)
+            for name in ("throughput", "simulation_rate", "generation_rate", "training_rate")
+        },
+    )
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -126,25 +138,31 @@ class FeedbackPlanner:
             self._settling -= 1
             return []
         self._recent.append(measured)
-        mean = self._mean()
-        self._gaps = self._gaps + 1 if self._with_full_batches(mean).gap > self.gap else 0
+        average = mean(self._recent)
+        self._gaps = self._gaps + 1 if self._with_full_batches(average).gap > self.gap else 0
         if len(self._recent) < self.window:
             return []
         if self._trial is not None:
-            return self._judge(self._trial, mean)
+            return self._judge(self._trial, average)
         if self._gaps < self.patience or self._step < self._quiet_until:
             return []
-        corrections = self._corrections(mean)
+        corrections = self._corrections(average)
         if self._kept is not None and self._alike(corrections, self._kept, self.gap / 2):
             return []
-        return [self._decide(mean, corrections)]
+        return [self._decide(average, corrections)]
 
-    def _decide(self, mean: Measurement, corrections: dict[str, float]) -> Decision:
+    def begin(self, seen: Sequence[Measurement], step: int) -> Decision:
+        """The first decision, without waiting for a gap: tables were just made of `seen`, under this allocation."""
+        self._step = step
+        self._recent.extend(seen)
+        return self._decide(mean(seen), dict.fromkeys((SIMULATION, GENERATION, TRAINING), 1.0))
+
+    def _decide(self, measured: Measurement, corrections: dict[str, float]) -> Decision:
         self._correct(corrections)
         self._quiet_until = self._step + self.cooldown
         now = predict(self.problem, self.allocation)
         answer = allocate(self.problem, generation_replicas=self.generation_replicas, slack=SLACK)
-        decision = self._decision("replan", mean, answer, now, corrections)
+        decision = self._decision("replan", measured, answer, now, corrections)
         if reason := self._objection(decision, corrections):
             self._kept = corrections
             return attrs.evolve(decision, kind="kept", new=self.allocation, reason=reason)
@@ -166,11 +184,11 @@ class FeedbackPlanner:
             return f"it would save {saved_s:.0f} s in the steps that are left, and take {decision.cost_s:.0f} s"
         return ""
 
-    def _judge(self, trial: Decision, mean: Measurement) -> list[Decision]:
+    def _judge(self, trial: Decision, measured: Measurement) -> list[Decision]:
         """A full window has passed since the change: what did it bring?"""
         self._trial = None
-        gain = mean.throughput / max(trial.measured.throughput, 1e-12) - 1
-        outcome = attrs.evolve(trial, kind="outcome", step=self._step, measured=mean, achieved_gain=gain)
+        gain = measured.throughput / max(trial.measured.throughput, 1e-12) - 1
+        outcome = attrs.evolve(trial, kind="outcome", step=self._step, measured=measured, achieved_gain=gain)
         noise = 2 * math.hypot(self._error, self._error_before)
         if gain >= -max(self.worse, noise):
             return [outcome]
@@ -186,10 +204,14 @@ class FeedbackPlanner:
         self._gaps, self._settling, self._kept = 0, self.settle, None
         self._quiet_until = self._step + self.cooldown
 
-    def _corrections(self, mean: Measurement) -> dict[str, float]:
+    def _corrections(self, measured: Measurement) -> dict[str, float]:
         """What was measured under the present allocation, as scales of the tables by stage."""
-        expected = self._expected(mean.batch)
-        seen = {SIMULATION: mean.simulation_rate, GENERATION: mean.generation_rate, TRAINING: mean.training_rate}
+        expected = self._expected(measured.batch)
+        seen = {
+            SIMULATION: measured.simulation_rate,
+            GENERATION: measured.generation_rate,
+            TRAINING: measured.training_rate,
+        }
         # A stage without costs on the cores is expected to be infinitely fast, and learns nothing.
         known = {load: 0.0 < rate < math.inf and expected[load] < math.inf for load, rate in seen.items()}
         return {load: expected[load] / rate if known[load] else 1.0 for load, rate in seen.items()}
@@ -203,12 +225,12 @@ class FeedbackPlanner:
             training=said.training.corrected(scales[TRAINING]),
         )
 
-    def _with_full_batches(self, mean: Measurement) -> Measurement:
+    def _with_full_batches(self, measured: Measurement) -> Measurement:
         """What generation could do, where calls were smaller than planned because cores were hungry."""
-        if not mean.batch:
-            return mean
-        fuller = self._expected(0.0)[GENERATION] / self._expected(mean.batch)[GENERATION]
-        return attrs.evolve(mean, generation_rate=mean.generation_rate * fuller)
+        if not measured.batch:
+            return measured
+        fuller = self._expected(0.0)[GENERATION] / self._expected(measured.batch)[GENERATION]
+        return attrs.evolve(measured, generation_rate=measured.generation_rate * fuller)
 
     def _expected(self, batch: float) -> dict[str, float]:
         """Rates of the tables as they were, under the present allocation; generation calls are of `batch`, 0: full."""
@@ -225,7 +247,7 @@ class FeedbackPlanner:
         }
 
     def _decision(
-        self, kind: str, mean: Measurement, answer: Answer, now: Prediction, corrections: dict[str, float]
+        self, kind: str, measured: Measurement, answer: Answer, now: Prediction, corrections: dict[str, float]
     ) -> Decision:
         new = answer.allocation
         devices = (new.simulation, new.generation, new.training)
@@ -233,7 +255,7 @@ class FeedbackPlanner:
         return Decision(
             kind=kind,
             step=self._step,
-            measured=mean,
+            measured=measured,
             old=self.allocation,
             new=new,
             corrections=corrections,
@@ -242,18 +264,6 @@ class FeedbackPlanner:
             bottleneck=answer.prediction.bottleneck,
             predicted_gain=answer.prediction.rate / max(now.rate, 1e-12) - 1,
             cost_s=0.0 if devices == present else self.change_s,
-        )
-
-    def _mean(self) -> Measurement:
-        """Over the window; of rates that is the harmonic mean, as every step did the same work."""
-        count = len(self._recent)
-        batch = sum(entry.batch for entry in self._recent) / count
-        return Measurement(
-            batch=batch if all(entry.batch for entry in self._recent) else 0.0,
-            **{
-                name: count / sum(1.0 / max(getattr(entry, name), 1e-12) for entry in self._recent)
-                for name in ("throughput", "simulation_rate", "generation_rate", "training_rate")
-            },
         )
 
     @property

@@ -59,7 +59,7 @@ def problem_of(
 
 def allocation_of(plan: Plan, problem: Problem) -> Allocation:
     """`plan` in the allocator's words. Cores that a stage would have anyway are left out."""
-    stages = {kind: _stage(plan, kind) for kind in KINDS}
+    stages = {kind: plan.of_kind(kind) for kind in KINDS}
     cores = {kind: _here(stage.quota.cores) for kind, stage in stages.items()}
     usual = {SIMULATION: problem.cores, GENERATION: problem.first_cores, TRAINING: problem.first_cores}
     usual |= problem.core_quotas
@@ -94,11 +94,7 @@ def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: Resourc
 def chunks_per_iteration(graph: Graph, plan: Plan) -> int:
     """Chunk-steps that a training iteration consumes at most: windows of `num_steps` chunk-steps each."""
     simulation = graph.of_kind("simulation")[0]
-    return _stage(plan, TRAINING).batch_size * int(simulation.options["num_steps"])
-
-
-def _stage(plan: Plan, kind: str) -> StagePlan:
-    return next(stage for stage in plan.stages if stage.kind == kind)
+    return plan.of_kind(TRAINING).batch_size * int(simulation.options["num_steps"])
 
 
 def _limited(node: Node) -> bool:

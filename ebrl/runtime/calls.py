@@ -80,6 +80,7 @@ class Calls:
     def retune(self, plan: Plan) -> None:
         """Everybody follows `plan`: those at work at once, and whoever is replaced from its beginning."""
         self._plan = plan
+        self._asked += 1
         size = request_size(plan)
         for name, replicas in self._assignments.items():
             stage = plan.stage(name)
@@ -94,7 +95,7 @@ class Calls:
                 for each in replicas
             ]
             for each in self._assignments[name]:
-                self._flight.submit(f"{each.worker}-plan-{plan.epoch}", tasks.retune, each)
+                self._flight.submit(f"{each.worker}-plan-{self._asked}", tasks.retune, each)
 
     def serve(self, weights: Future[Any], version: int) -> None:
         """Generate with `weights` from now on."""

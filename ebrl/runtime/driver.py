@@ -20,6 +20,7 @@ from ebrl.errors import StageError
 from ebrl.graph.items import Weights
 from ebrl.graph.model import Graph, Node
 from ebrl.graph.plan import Plan
+from ebrl.planner.costs import Point
 from ebrl.runtime import tasks
 from ebrl.runtime.account import Account
 from ebrl.runtime.assignment import Assignment
@@ -165,15 +166,14 @@ class Driver:
         first = self._calls.first_weights(saved)
         self._publish(first)
         self._wait(first, fetch=False)
-        if self._replanning is not None and (batches := self._replanning.batches):
-            threads = next(stage.quota.threads for stage in self.plan.stages if stage.kind == "generation")
-            self._replanning.timed([(batch, self._quickest_s(batch, threads)) for batch in batches])
+        if self._replanning is not None and (unknown := self._replanning.unknown):
+            self._replanning.timed([self._generation_cost(batch, threads) for batch, threads in unknown])
 
-    def _quickest_s(self, batch: int, threads: int) -> float:
-        """Of a few generation calls: what disturbs one only makes it longer."""
+    def _generation_cost(self, batch: int, threads: int) -> Point:
+        """Of a few generation calls the quickest: what disturbs one only makes it longer."""
         timed = self.ask("generation", tasks.measure_generation, batch, _TIMED_CALLS, threads)
-        quickest_s: float = min(timed.seconds)
-        return quickest_s
+        quickest_s = min(timed.seconds)
+        return Point(quota=threads, batch=batch, seconds=quickest_s, core_s=min(timed.core_s, threads * quickest_s))
 
     def ask(self, kind: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """The answer of the first replica of the stage of `kind` to a task of `ebrl.runtime.tasks`."""

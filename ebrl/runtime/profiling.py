@@ -144,7 +144,7 @@ class _Measuring:
     on_time: Callable[[float], None]
 
     def simulation(self) -> list[Measured]:
-        cores = _stage(self.run.plan, "simulation").quota.cores
+        cores = self.run.plan.of_kind("simulation").quota.cores
         options = self.run.graph.of_kind("simulation")[0].options
         most = min(len(cores), int(options["num_envs"]))
         found: list[Measured] = []
@@ -178,7 +178,7 @@ class _Measuring:
 
     def generation(self) -> list[Measured]:
         environments = int(self.run.graph.of_kind("simulation")[0].options["num_envs"])
-        own = _stage(self.run.plan, "generation").quota
+        own = self.run.plan.of_kind("generation").quota
         return self._over_threads("generation", own.threads, lambda threads: (1, environments, self._calls_at(threads)))
 
     def _calls_at(self, threads: int) -> Callable[[int], Measured]:
@@ -189,7 +189,7 @@ class _Measuring:
 
     def training(self) -> list[Measured]:
         plan = self.run.plan
-        windows, iteration = _stage(plan, "training").batch_size, chunks_per_iteration(self.run.graph, plan)
+        windows, iteration = plan.of_kind("training").batch_size, chunks_per_iteration(self.run.graph, plan)
 
         def at(threads: int) -> Callable[[int], Measured]:
             def measure(items: int) -> Measured:
@@ -201,13 +201,13 @@ class _Measuring:
             return measure
 
         low = max(1, windows // 2)
-        return self._over_threads("training", _stage(plan, "training").quota.threads, lambda t: (low, windows, at(t)))
+        return self._over_threads("training", plan.of_kind("training").quota.threads, lambda t: (low, windows, at(t)))
 
     def _over_threads(
         self, stage: str, planned: int, grid: Callable[[int], tuple[int, int, Callable[[int], Measured]]]
     ) -> list[Measured]:
         """All batch sizes with one thread, with those of the plan, and with more while that makes it faster."""
-        most = len(_stage(self.run.plan, stage).quota.cores)
+        most = len(self.run.plan.of_kind(stage).quota.cores)
         found: list[Measured] = []
         threads, best = 1, math.inf
         while threads <= most and not (found and self.budget.spent):
@@ -272,7 +272,7 @@ def _ratios(alone: Profile, together: list[tuple[Measurement, float]], plan: Pla
     """How much more each stage needed while all were at work."""
     if not together:
         return {}
-    cores = len(_stage(plan, "simulation").quota.cores)
+    cores = len(plan.of_kind("simulation").quota.cores)
     batch = sum(size for _, size in together) / len(together)
     said: dict[str, float] = {}
     for name in alone.stages:
@@ -282,7 +282,7 @@ def _ratios(alone: Profile, together: list[tuple[Measurement, float]], plan: Pla
             said[name] = simulation_work(table, cores) / cores
         else:
             size = alone.iteration if name == "training" else max(1, round(batch))
-            threads = _stage(plan, name).quota.threads
+            threads = plan.of_kind(name).quota.threads
             said[name] = table.core_s(threads, size) / size / threads
     seen = {name: summary([1.0 / getattr(row, f"{name}_rate") for row, _ in together]).p50_s for name in said}
     return {name: seen[name] / said[name] for name in said}
@@ -294,7 +294,3 @@ def _efficiency(graph: Graph, plan: Plan, beside: Profile, together: list[tuple[
         return 1.0
     reached = len(together) / sum(1.0 / row.throughput for row, _ in together)  # every row is of as many chunk-steps
     return reached / as_it_is(profiled_problem(graph, plan, ResourcePool.discover(), beside), plan).rate
-
-
-def _stage(plan: Plan, kind: str) -> Any:
-    return next(stage for stage in plan.stages if stage.kind == kind)

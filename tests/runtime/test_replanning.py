@@ -12,10 +12,12 @@ import pytest
 import ebrl
 from ebrl.graph.load import load_workflow
 from ebrl.graph.plan import Plan
+from ebrl.planner.costs import Point
 from ebrl.planner.feedback import Measurement
 from ebrl.planner.first_plan import first_plan
+from ebrl.planner.learning import LEARN, SKIP
 from ebrl.resources.pool import ResourcePool
-from ebrl.runtime.replanning import LEARN, SKIP, Replanning, applies
+from ebrl.runtime.replanning import Replanning, applies
 from ebrl.stages import generate, simulate, train_ppo
 
 from .conftest import WORKFLOWS, Outcome
@@ -51,6 +53,11 @@ def measurement(cores: int, batch: int) -> Measurement:
     return Measurement(throughput=rate, simulation_rate=simulation, generation_rate=generation, training_rate=1 / 0.001)
 
 
+def calls(*batches: int) -> list[Point]:
+    """Of the generation of that machine, of whatever size."""
+    return [Point(quota=1, batch=batch, seconds=0.001, core_s=0.001) for batch in batches]
+
+
 def follow(replanning: Replanning, plan: Plan, steps: int) -> Plan:
     """`steps` iterations of that machine under whatever plan is in force."""
     for step in range(steps):
@@ -65,17 +72,18 @@ def test_a_bad_plan_is_mended_and_says_so() -> None:
     bad = with_cores(first_plan(graph, POOL), (2,), batch=1)
     events: list[tuple[str, dict[str, Any]]] = []
     replanning = Replanning(graph, bad, POOL, lambda kind, **data: events.append((kind, data)))
-    assert replanning.batches == (1, 4, 8)
-    replanning.timed([(1, 0.001), (4, 0.001), (8, 0.001)])
+    assert replanning.unknown == tuple((batch, threads) for batch in (1, 4, 8) for threads in (1, 2))
+    replanning.timed(calls(1, 4, 8))
     plan = follow(replanning, bad, SKIP + LEARN + 100)
     stages = {stage.kind: stage for stage in plan.stages}
     assert stages["simulation"].quota.cores == (2, 3)
     assert stages["simulation"].quota.bound
     assert stages["generation"].batch_size == 8  # a call costs the same for all
     kinds = [kind for kind, _ in events]
-    assert kinds[:2] == ["replan", "outcome"]
-    assert "replan" not in kinds[2:]
-    first, outcome = events[0][1], events[1][1]
+    assert kinds[:3] == ["learning", "replan", "outcome"]
+    assert "replan" not in kinds[3:]
+    assert events[0][1] == {"stage": "train_ppo", "threads": 2, "planned": 1}
+    first, outcome = events[1][1], events[2][1]
     assert first["changes"] == ["simulate: cores 2 -> 2,3", "generate: batch_size 1 -> 8"]
     assert first["predicted_gain"] == pytest.approx(outcome["achieved_gain"], rel=0.1)
     assert plan.epoch == 1
@@ -86,7 +94,7 @@ def test_what_the_author_fixed_stays() -> None:
     graph = small(batch_size=2)
     bad = with_cores(first_plan(graph, POOL), (2,), batch=2)
     replanning = Replanning(graph, bad, POOL, lambda kind, **data: None)
-    replanning.timed([(1, 0.001), (8, 0.001)])
+    replanning.timed(calls(1, 8))
     plan = follow(replanning, bad, SKIP + LEARN + 60)
     assert plan.epoch == 1
     assert plan.stage("generate").batch_size == 2
