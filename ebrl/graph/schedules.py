@@ -6,6 +6,8 @@ environments take turns on the cores under the same dispatcher as everywhere her
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 SHARED = "shared"
@@ -43,7 +45,7 @@ class Schedule:
         ``allocation``: devices are not divided. ``pipeline``: simulation and generation wait for one another.
         ``overlap``: so do rollout and training. ``rebinding``: environments keep their cores.
         """
-        changes = {
+        changes: dict[str, dict[str, Any]] = {
             "allocation": {"devices": EXCLUSIVE},
             "pipeline": {"step_barrier": True, "groups": 1},
             "overlap": {"overlap": False},
