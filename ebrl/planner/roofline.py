@@ -5,9 +5,9 @@ With R the rate in chunk-steps per second, every limit below holds whatever wait
 - Cores: R x (least CPU time per chunk-step of a set of loads) is at most the number of cores that any of them may use.
 - Devices: a chunk-step of a stage takes at least c = min (percent / 100) x seconds(percent, batch) / batch of a whole
   device, over the grids of percent and batch; speed falls slower than SMs, so small shares are often the best. What the
-  stages take together is at most the number of devices. With several models that is the linear program
-  "most R, where stage s does x[m, s] on model m, sum over s of c[m, s] x[m, s] <= devices[m], sum over m of x[m, s] = R".
-  Its dual has a vertex per way to link the prices of some stages in a chain: see `device_rate`.
+  stages take together is at most the number of devices. With several models that is a linear program: most R, where
+  stage s does x[m, s] on model m, sum over s of c[m, s] x[m, s] <= devices[m] and sum over m of x[m, s] = R. It is
+  solved in closed form, see `device_rate`.
 - Training: one iteration at a time, and no faster than on all of the best devices (or threads) at once.
 - Environments: R x (shortest chunk + shortest generation call) is at most their number (Little's law).
 
@@ -139,16 +139,19 @@ def _least_host_s(problem: Problem, costs: StageCosts, threads: Iterable[int], b
 
 
 def _shortest_generation_s(problem: Problem) -> float:
-    found = [table.seconds(100, 1) for table in _present(problem, problem.generation)]
+    """Mostly of one observation; measured tables can say otherwise."""
+    tables = [(table, 100) for table in _present(problem, problem.generation)]
     if (table := problem.generation.on(CPU)) is not None:
-        found += [table.seconds(threads, 1) for threads in problem.grid("generation_threads")]
-    return min(found, default=math.inf)
+        tables += [(table, threads) for threads in problem.grid("generation_threads")]
+    return min(
+        (table.seconds(quota, batch) for table, quota in tables for batch in _batches(problem)), default=math.inf
+    )
 
 
 def _most_training(problem: Problem) -> float:
-    found = [
-        problem.iteration / table.seconds(100, _parts(problem)[0]) for table in _present(problem, problem.training)
-    ]
+    """Mostly with all devices, likewise."""
+    tables = _present(problem, problem.training)
+    found = [problem.iteration / table.seconds(100, part) for table in tables for part in _parts(problem)]
     if (table := problem.training.on(CPU)) is not None:
         found += [table.rate(threads, problem.iteration) for threads in problem.grid("training_threads")]
     return max(found, default=0.0)
