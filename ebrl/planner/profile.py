@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,11 @@ from ebrl.errors import UsageError
 from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
 from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING
 
-SCHEMA = 2
+SCHEMA = 3
+P99 = 2.326
+"""Of the standard normal distribution."""
+_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "provenance")
+"""What `ebrl profile` does not measure."""
 _STRAIGHT = 0.05
 """Where a point in the middle is that near to the line between its neighbours, nothing new is in between."""
 
@@ -84,6 +89,20 @@ class Profile:
     shared, messages and wake-ups come on top."""
     others_core_s: float = 0.0
     """CPU time of the remaining stages, the driver and the scheduler per chunk-step."""
+    window: int = 1
+    """Chunk-steps of a training iteration that one environment records in a row."""
+    episode: float | None = None
+    """Mean chunk-steps of an episode; None: not known, or it never ends."""
+    episode_spread: float = 0.0
+    """Lengths are spread evenly from episode * (1 - spread) to episode * (1 + spread)."""
+    reset_s: float = 0.0
+    """CPU time of a reset, of which the points of the simulation hold nothing."""
+    swap_s: float = 0.0
+    """For how long a device does nothing when it goes from one stage to another: one offloads, the other loads."""
+    publish_s: float = 0.0
+    """From the end of an iteration until generation has its weights."""
+    provenance: Mapping[str, str] = attrs.field(factory=dict)
+    """Quantity -> ``published: ...``, ``derived: ...`` or ``assumed: ...``; what is not named was measured."""
     efficiency: float = 1.0
     """What the whole pipeline reached, as a share of what these costs predict for its plan: stages also wait for
     wake-ups and for one another, which is the cost of none."""
@@ -103,6 +122,12 @@ class Profile:
         return StageCosts(
             tables={name: CostTable(points=tuple(points), correction=ratio) for name, points in rows.items()}
         )
+
+    def sigma(self, stage: str) -> float:
+        """Spread of the logarithm of a call's duration, as if it were normal: from median and P99, the median over
+        all points; 0 where the stage was not measured."""
+        found = sorted(math.log(entry.p99_s / entry.p50_s) / P99 for entry in self.stages.get(stage, ()))
+        return max(0.0, found[len(found) // 2]) if found else 0.0
 
     @property
     def file_name(self) -> str:
@@ -164,7 +189,9 @@ def merged(kept: Profile, found: Profile) -> Profile:
         return found
     stages = {**kept.stages, **found.stages}
     efficiency = kept.efficiency if found.missing else found.efficiency
-    return attrs.evolve(found, stages=stages, together={**kept.together, **found.together}, efficiency=efficiency)
+    lasting = {name: getattr(found, name) or getattr(kept, name) for name in _LASTING}
+    together = {**kept.together, **found.together}
+    return attrs.evolve(found, stages=stages, together=together, efficiency=efficiency, **lasting)
 
 
 def explore(low: int, high: int, measure: Callable[[int], float]) -> dict[int, float]:

@@ -10,7 +10,8 @@ import attrs
 
 from ebrl.planner.costs import CPU, CostTable, StageCosts
 from ebrl.planner.predict import host_work, simulation_work
-from ebrl.planner.problem import Problem
+from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Problem
+from ebrl.planner.profile import Profile
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -43,6 +44,21 @@ class TrueCosts:
         """The costs that `problem` says, beside `settings`."""
         costs = {"simulation": problem.simulation, "generation": problem.generation, "training": problem.training}
         return TrueCosts(**{**costs, **settings})  # type: ignore[arg-type]
+
+    @staticmethod
+    def of_profile(profile: Profile) -> TrueCosts:
+        """What `profile` says, where calls vary as much as its points: they are medians, below the means."""
+        sigmas = {stage: profile.sigma(stage) for stage in (SIMULATION, GENERATION, TRAINING)}
+        means = {stage: profile.costs(stage).corrected(math.exp(sigma**2 / 2)) for stage, sigma in sigmas.items()}
+        return TrueCosts(
+            **means,
+            simulation_sigma=sigmas[SIMULATION],
+            generation_sigma=sigmas[GENERATION],
+            training_sigma=sigmas[TRAINING],
+            episode=math.inf if profile.episode is None else profile.episode,
+            episode_spread=profile.episode_spread,
+            reset_s=profile.reset_s,
+        )
 
     def told(self, problem: Problem) -> Problem:
         """`problem` with these costs: resets are part of what a chunk-step costs, on average over the environments."""

@@ -26,6 +26,7 @@ def described(graph: Graph, plan: Plan, pool: ResourcePool) -> dict[str, Any]:
         "environments": int(graph.of_kind("simulation")[0].options["num_envs"]),
         "chunk": int(options.get("chunk", 1)),
         "iteration": chunks_per_iteration(graph, plan),
+        "window": int(graph.of_kind("simulation")[0].options["num_steps"]),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from .profiles import made, point
 
 
 def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
-    kept = made(together={"training": 1.2}, others_core_s=0.001)
+    kept = made(together={"training": 1.2}, others_core_s=0.001, episode=20.0, provenance={"episode": "assumed: so"})
     write_json(tmp_path / "profile.json", kept)
     assert read_profile(tmp_path / "profile.json") == kept
 
@@ -29,7 +30,7 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"schema": SCHEMA + 1}, f"has the schema {SCHEMA + 1}, this ebrl reads {SCHEMA}"),
-        ({"schema": None}, "has the schema None, this ebrl reads 2"),
+        ({"schema": None}, "has the schema None, this ebrl reads 3"),
         ({"cores": "two"}, "is no profile"),
         ({"speed": 3}, "is no profile"),
         ({"stages": {"training": [{"quota": 1}]}}, "is no profile"),
@@ -144,6 +145,19 @@ def test_stages_that_were_not_measured_again_are_kept() -> None:
     both = merged(kept, found)
     assert both.stages == {**kept.stages, "training": again}
     assert (both.together, both.created) == ({"simulation": 1.1, "training": 1.5}, "later")
+
+
+def test_what_is_never_measured_is_kept() -> None:
+    kept = made(episode=40.0, reset_s=2.0, provenance={"episode": "published: there"})
+    again = merged(kept, made(reset_s=3.0))
+    assert (again.episode, again.reset_s, again.provenance) == (40.0, 3.0, kept.provenance)
+
+
+def test_how_calls_vary_is_in_median_and_p99() -> None:
+    rows = tuple(point(1, batch, 1.0, p99_s=math.exp(2.326 * sigma)) for batch, sigma in ((1, 0.1), (2, 0.3), (4, 0.2)))
+    assert made(stages={"training": rows}).sigma("training") == pytest.approx(0.2)
+    assert made(stages={"training": (point(1, 1, 1.0, p99_s=0.9),)}).sigma("training") == 0.0
+    assert made(stages={}).sigma("simulation") == 0.0
 
 
 @pytest.mark.parametrize("changes", [{"environments": 8}, {"workflow": "other"}, {"versions": {"torch": "1"}}])

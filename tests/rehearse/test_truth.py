@@ -11,6 +11,7 @@ from ebrl.planner.costs import CPU
 from ebrl.rehearse.truth import Draws, TrueCosts
 
 from ..planner.machines import on_cores, on_devices
+from ..planner.profiles import made, point
 
 NOISY = {"simulation_sigma": 0.2, "generation_sigma": 0.3, "training_sigma": 0.1, "episode": 20, "episode_spread": 0.5}
 
@@ -96,3 +97,18 @@ def test_corrected_tables_are_told_their_resets_once() -> None:
     problem = attrs.evolve(problem, simulation=problem.simulation.corrected(2.0))
     told = TrueCosts.of(problem, episode=20, reset_s=0.1).told(problem)
     assert told.simulation.tables[CPU].seconds(1, 1) == pytest.approx(0.020 + 0.1 / 20)
+
+
+def test_a_profile_tells_the_truth_in_medians() -> None:
+    varying = point(1, 1, 0.010, p99_s=0.010 * math.exp(2.326 * 0.5))
+    profile = made(stages={**made().stages, "simulation": (varying,)}, episode=20.0, episode_spread=0.5, reset_s=2.0)
+    truth = TrueCosts.of_profile(profile)
+    assert (truth.episode, truth.episode_spread, truth.reset_s) == (20.0, 0.5, 2.0)
+    assert truth.simulation_sigma == pytest.approx(0.5)
+    draws = Draws(0, truth)
+    times = sorted(draws.chunk_s(0, 1) for _ in range(5001))
+    assert times[2500] == pytest.approx(0.010, rel=0.05)
+
+
+def test_a_profile_may_not_know_when_episodes_end() -> None:
+    assert math.isinf(TrueCosts.of_profile(made()).episode)
