@@ -17,7 +17,7 @@ import typer
 
 from ebrl import env_commands
 from ebrl.errors import EbrlError, Interrupted, UsageError, did_you_mean
-from ebrl.graph.plan import SCHEDULES
+from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared, mechanisms
 from ebrl.observe.output import Output
 
 if TYPE_CHECKING:
@@ -41,7 +41,13 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the workflow. Can be repeated."),
 ]
 PROFILED = ("simulation", "generation", "training")
-Schedule = Annotated[str | None, typer.Option(metavar="|".join(SCHEDULES), help="Barriers: ebrl has none, sync all.")]
+Schedule = Annotated[
+    str | None, typer.Option(metavar="|".join(SCHEDULES), help="What waits for what: ebrl has no barriers, sync all.")
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(metavar="|".join(MECHANISMS), help="What the schedule is to do without. Can be repeated."),
+]
 
 
 def _folder(text: str) -> Path:
@@ -109,6 +115,7 @@ def run(
     ] = None,
     settings: Settings = None,
     schedule: Schedule = None,
+    without: Without = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="tcp://HOST:PORT", help="Use this Dask scheduler instead of a local one.")
     ] = None,
@@ -132,7 +139,7 @@ def run(
     """Run a workflow, or continue a run."""
     from ebrl.observe.run_config import LARGEST_SEED, RunConfig
 
-    _check_schedule(schedule)
+    left_out = _left_out(schedule, without)
     if scheduler is not None:
         _check_address(scheduler)
     if seed is not None and not 0 <= seed <= LARGEST_SEED:
@@ -142,7 +149,9 @@ def run(
         config = RunConfig.read(resume)
         target = target or _stored_target(config.file, config.workflow)
         graph = _graph(target, settings, stored=config)
-        schedule, seed = schedule or (None if plan else config.schedule), config.seed
+        seed = config.seed
+        if plan is None and schedule is None:
+            schedule, left_out = config.schedule, left_out or config.without
     elif target is None:
         raise UsageError("no workflow file is given", hint="ebrl run FILE[:NAME], or ebrl run --resume RUN")
     else:
@@ -154,11 +163,12 @@ def run(
         from ebrl.planner.first_plan import first_plan
 
         pool = _pool(None)
-        costs = _judged(costs, profile, graph, first_plan(graph, pool, schedule or SCHEDULES[0]), pool)
+        costs = _judged(costs, profile, graph, first_plan(graph, pool, schedule or "ebrl", left_out), pool)
     _launch(
         graph,
         run_dir=run_dir,
         schedule=schedule,
+        without=left_out or None,
         scheduler=scheduler,
         seed=seed or 0,
         resume=resume,
@@ -182,6 +192,7 @@ def plan(
     target: Target,
     settings: Settings = None,
     schedule: Schedule = None,
+    without: Without = None,
     profile: ProfileFile = None,
     machine: Annotated[
         str | None, typer.Option(metavar="SPEC", help="Plan for this machine instead: 8xH100,56c,512GiB.")
@@ -192,7 +203,7 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Print the plan as a file for `ebrl run --plan`.")] = False,
 ) -> None:
     """Show stages, quotas, batch sizes and loops as they would run, and what a profile says of them."""
-    _check_schedule(schedule)
+    left_out = _left_out(schedule, without)
     from rich.console import Console
 
     from ebrl.graph.plan_file import differences
@@ -202,7 +213,7 @@ def plan(
     from ebrl.planner.first_plan import first_plan
 
     graph, pool, before = _graph(target, settings), _pool(machine), _plan(diff)
-    chosen, found = first_plan(graph, pool, schedule or SCHEDULES[0]), _profile(profile)
+    chosen, found = first_plan(graph, pool, schedule or "ebrl", left_out), _profile(profile)
     if found is not None or machine is None:
         found = _judged(found, profile, graph, chosen, pool)
     lines: list[str] = []
@@ -417,9 +428,12 @@ def _launch(graph: Graph, **options: Any) -> None:
         raise Interrupted(f"stopped after {summary['iterations']} iteration(s): nobody reads the output{where}")
 
 
-def _check_schedule(schedule: str | None) -> None:
-    if schedule is not None and schedule not in SCHEDULES:
-        raise UsageError(f"there is no schedule {schedule!r}", hint=did_you_mean(schedule, SCHEDULES))
+def _left_out(schedule: str | None, without: list[str] | None) -> tuple[str, ...]:
+    """The mechanisms that `without` names, separated by commas or not; UsageError for those that do not exist, and for
+    such a schedule."""
+    names = mechanisms(name.strip() for each in without or () for name in each.split(","))
+    declared(schedule or "ebrl", names)
+    return names
 
 
 def _check_address(address: str) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import attrs
 
-SCHEDULES = ("ebrl", "sync")
-
 
 @attrs.define(frozen=True, kw_only=True)
 class Quota:
@@ -51,10 +49,17 @@ class Plan:
     workflow: str
     epoch: int = 0
     schedule: str = "ebrl"
+    """One of `ebrl.graph.schedules`."""
+    without: tuple[str, ...] = ()
+    """Mechanisms that it does not use, of `ebrl.graph.schedules.MECHANISMS`."""
     max_staleness: int = 1
     """Largest allowed difference between the version that trains on a chunk and the one that generated it."""
     step_barrier: bool = False
-    """All environments finish their chunk before the next generation batch (lock-step)."""
+    """All environments of a group finish their chunk before the next generation batch (lock-step)."""
+    groups: int = 1
+    """Of environments, that step barriers keep apart; each replica of a simulation has so many."""
+    rebinding: bool = True
+    """A free core takes whichever environment is most urgent; else every environment keeps its core for ever."""
     stages: tuple[StagePlan, ...]
     """In topological order along streams, see `compile_graph`."""
     loops: tuple[tuple[str, ...], ...]
@@ -70,6 +75,11 @@ class Plan:
     def of_kind(self, kind: str) -> StagePlan:
         """The first stage of `kind`; StopIteration where there is none."""
         return next(stage for stage in self.stages if stage.kind == kind)
+
+    @property
+    def title(self) -> str:
+        """``ebrl``, or ``ebrl without overlap, rebinding``."""
+        return f"{self.schedule} without {', '.join(self.without)}" if self.without else self.schedule
 
     @property
     def item_stages(self) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ def check_plan(plan: Plan, graph: Graph, pool: ResourcePool) -> None:
         raise PlanError(
             f"the plan lacks the stage {missing[0]!r} of the workflow", hint="make it again: ebrl plan --json"
         )
+    if plan.groups < 1:
+        raise PlanError(f"the plan says groups = {plan.groups}", hint="it must be 1 or more")
     for stage in plan.stages:
         _check_stage(stage, graph, pool)
 
@@ -67,7 +69,7 @@ def _check_stage(stage: StagePlan, graph: Graph, pool: ResourcePool) -> None:
 
 def differences(old: Plan, new: Plan) -> Iterator[str]:
     """One line for everything that `new` changes: ``generate: batch_size 1 -> 8``."""
-    for name in ("workflow", "schedule", "max_staleness", "step_barrier", "loops"):
+    for name in ("workflow", "schedule", "without", "max_staleness", "step_barrier", "groups", "rebinding", "loops"):
         if (was := getattr(old, name)) != (becomes := getattr(new, name)):
             yield f"{name} {_text(was)} -> {_text(becomes)}"
     before, after = ({stage.name: stage for stage in plan.stages} for plan in (old, new))

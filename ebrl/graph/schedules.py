@@ -6,7 +6,12 @@ environments take turns on the cores under the same dispatcher as everywhere her
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import attrs
+
+from ebrl.errors import UsageError, did_you_mean
 
 SHARED = "shared"
 """Several stages may have a device at a time, each a share of its SMs."""
@@ -43,7 +48,7 @@ class Schedule:
         ``allocation``: devices are not divided. ``pipeline``: simulation and generation wait for one another.
         ``overlap``: so do rollout and training. ``rebinding``: environments keep their cores.
         """
-        changes = {
+        changes: dict[str, dict[str, Any]] = {
             "allocation": {"devices": EXCLUSIVE},
             "pipeline": {"step_barrier": True, "groups": 1},
             "overlap": {"overlap": False},
@@ -74,3 +79,20 @@ SCHEDULES = {
         devices=SHARED,
     ),
 }
+
+
+def declared(name: str, without: Iterable[str] = ()) -> Schedule:
+    """The schedule of that name, with some of `MECHANISMS` left out; UsageError where there is none, or no such
+    mechanism."""
+    if name not in SCHEDULES:
+        raise UsageError(f"there is no schedule {name!r}", hint=did_you_mean(str(name), SCHEDULES))
+    return SCHEDULES[name].without(*mechanisms(without))
+
+
+def mechanisms(names: Iterable[str]) -> tuple[str, ...]:
+    """`names` in the order of `MECHANISMS`, each once; UsageError where one is none of them."""
+    names = list(names)
+    for name in names:
+        if name not in MECHANISMS:
+            raise UsageError(f"there is no mechanism {name!r} to go without", hint=did_you_mean(str(name), MECHANISMS))
+    return tuple(name for name in MECHANISMS if name in names)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.explain import Explanation
 from ebrl.resources.topology import core_ranges
 
@@ -30,9 +31,11 @@ def plan_table(plan: Plan) -> RenderableType:
     if plan.item_stages:
         below.append(Text(f"one task per iteration: {', '.join(plan.item_stages)}"))
     below += [Text(f"note: {note}", style="yellow") for note in plan.notes]
-    barriers = "every iteration and every chunk" if plan.step_barrier else "none"
-    head = f"{plan.workflow}, schedule {plan.schedule}, staleness at most {plan.max_staleness}, barriers: {barriers}"
-    return Group(Text(head), table, *below)
+    head = (
+        f"{plan.workflow}, schedule {plan.title}, staleness at most {plan.max_staleness}, barriers: {_barriers(plan)}"
+    )
+    summary = Text(f"{plan.schedule}: {SCHEDULES[plan.schedule].summary}")
+    return Group(Text(head), summary, table, *below)
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
@@ -45,6 +48,13 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     yield "more: " + ", ".join(f"{name} {gain:+.0%}" for name, gain in explanation.more.items())
     if not explanation.exact:
         yield "note: so many devices are not searched exhaustively; a better plan may exist"
+
+
+def _barriers(plan: Plan) -> str:
+    found = ["every iteration"] if plan.max_staleness == 0 else []
+    if plan.step_barrier:
+        found.append("every chunk" if plan.groups == 1 else f"every chunk, for each of {plan.groups} groups")
+    return (" and ".join(found) or "none") + ("" if plan.rebinding else "; environments keep their cores")
 
 
 def _row(stage: StagePlan) -> tuple[str, ...]:

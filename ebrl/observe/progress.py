@@ -46,7 +46,7 @@ class ProgressState:
         data = event.data
         match event.kind:
             case "started":
-                self.workflow, self.schedule = data["plan"].workflow, data["plan"].schedule
+                self.workflow, self.schedule = data["plan"].workflow, data["plan"].title
                 self.run_dir, self.dashboard_link = data["run_dir"], data["dashboard_link"]
                 self.status = "waiting for the first iteration"
             case "iteration":

@@ -41,6 +41,8 @@ class RunConfig:
     """Arguments of the workflow, defaults included."""
     seed: int = 0
     schedule: str = "ebrl"
+    without: tuple[str, ...] = ()
+    """Mechanisms that the schedule was to do without."""
     scheduler: str | None = None
     """Address of a scheduler of the user's; None: the run starts its own cluster."""
     command: tuple[str, ...] = ()
@@ -49,7 +51,9 @@ class RunConfig:
     """Local time, ISO 8601."""
 
     @staticmethod
-    def of(graph: Graph, *, seed: int, schedule: str, scheduler: str | None = None) -> RunConfig:
+    def of(
+        graph: Graph, *, seed: int, schedule: str, without: Sequence[str] = (), scheduler: str | None = None
+    ) -> RunConfig:
         """The configuration of a run that starts now in this process."""
         file = Path(graph.place.rpartition(":")[0])
         return RunConfig(
@@ -58,6 +62,7 @@ class RunConfig:
             parameters={name: _storable(value) for name, value in graph.parameters.items()},
             seed=seed,
             schedule=schedule,
+            without=tuple(without),
             scheduler=scheduler,
             command=tuple(sys.argv),
             versions=installed_versions(),
@@ -79,7 +84,7 @@ class RunConfig:
             config = RunConfig(**{name: value for name, value in stored.items() if name in names})
         except (ValueError, AttributeError, TypeError) as error:
             raise UsageError(f"{path} is damaged: {error}") from None
-        return attrs.evolve(config, command=tuple(config.command))
+        return attrs.evolve(config, command=tuple(config.command), without=tuple(config.without))
 
 
 def restored_parameters(function: Callable[..., Any], stored: Mapping[str, Any]) -> dict[str, Any]:

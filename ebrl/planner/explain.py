@@ -44,7 +44,11 @@ def profiled_problem(graph: Graph, plan: Plan, pool: ResourcePool, profile: Prof
 
 
 def planned(graph: Graph, plan: Plan, pool: ResourcePool, problem: Problem) -> tuple[Plan, Answer]:
-    """`plan` with what the allocator chose, still of epoch 0."""
+    """`plan` with what the allocator chose, still of epoch 0; as it is where it goes without allocation."""
+    if "allocation" in plan.without:
+        prediction = as_it_is(problem, plan)
+        answer = Answer(allocation=allocation_of(plan, problem), prediction=prediction, exact=True)
+        return attrs.evolve(plan, predicted=prediction.rate), answer
     answer = allocate(problem, generation_replicas=allocation_of(plan, problem).generation_replicas, slack=SLACK)
     found = changed(plan, answer.allocation, graph, pool, answer.prediction)
     return attrs.evolve(found, epoch=plan.epoch), answer

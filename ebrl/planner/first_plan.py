@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ebrl.errors import PlanError, UsageError, did_you_mean
+from ebrl.errors import PlanError
 from ebrl.graph.compile import compile_graph, stream_cycles
 from ebrl.graph.model import Graph, Node, SimulatorRef
-from ebrl.graph.plan import SCHEDULES, Plan, Quota, StagePlan
+from ebrl.graph.plan import Plan, Quota, StagePlan
+from ebrl.graph.schedules import EXCLUSIVE, HALVES, IN_TURN, Schedule, declared, mechanisms
+from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 
 DEFAULT_STALENESS = 1
 _FEW_CORES = 4
 
 
-def first_plan(graph: Graph, pool: ResourcePool, schedule: str = "ebrl") -> Plan:
+def first_plan(graph: Graph, pool: ResourcePool, schedule: str = "ebrl", without: Sequence[str] = ()) -> Plan:
     """Simulation gets every core, or as many as it asks for; generation, training and other stages share these
     cores, one thread each.
 
     With more than four cores training gets a quarter of them as threads; with fewer one, so that every
-    schedule computes the same bits. PlanError where a stage asks for more than the pool has.
+    schedule computes the same bits. without: mechanisms that the schedule is to do without. PlanError where a stage
+    asks for more than the pool has, or the schedule for more devices.
     """
-    if schedule not in SCHEDULES:
-        raise UsageError(f"there is no schedule {schedule!r}", hint=did_you_mean(schedule, SCHEDULES))
+    rules = declared(schedule, without)
     check_resources(graph, pool)
     order = compile_graph(graph)
-    gpus = _gpus(graph, pool)
+    gpus = _gpus(graph, pool, schedule, rules)
     return Plan(
         workflow=graph.name,
         schedule=schedule,
-        max_staleness=0 if schedule == "sync" else _max_staleness(graph),
-        step_barrier=schedule == "sync",
-        stages=tuple(_stage_plan(graph, graph.nodes[name], pool, gpus[name], schedule) for name in order.stages),
+        without=mechanisms(without),
+        max_staleness=_max_staleness(graph) if rules.overlap else 0,
+        step_barrier=rules.step_barrier,
+        groups=rules.groups,
+        rebinding=rules.rebinding,
+        stages=tuple(_stage_plan(graph, graph.nodes[name], pool, gpus[name], rules) for name in order.stages),
         loops=order.loops,
-        notes=tuple(_notes(graph, pool)),
+        notes=tuple(_notes(graph, pool, rules)),
     )
 
 
@@ -75,8 +80,54 @@ def _gpus_text(pool: ResourcePool) -> str:
     return f"{len(pool.gpus)} GPU(s): {', '.join(gpu.name or gpu.uuid for gpu in pool.gpus)}"
 
 
-def _gpus(graph: Graph, pool: ResourcePool) -> dict[str, tuple[str, ...]]:
-    """Device UUIDs by stage, handed out in turn: stages share a device only where there are too few."""
+def _gpus(graph: Graph, pool: ResourcePool, schedule: str, rules: Schedule) -> dict[str, tuple[str, ...]]:
+    """Device UUIDs by stage, of those that ask for any."""
+    if rules.devices == IN_TURN:
+        return {name: _uuids(pool.gpus if node.stage.resources.gpus else ()) for name, node in graph.nodes.items()}
+    if rules.devices == HALVES:
+        return _halves(graph, pool, schedule)
+    if rules.devices == EXCLUSIVE and (asked := _asked(graph)) > len(pool.gpus):
+        raise PlanError(
+            f"the stages ask for {asked} GPUs together, this machine has {_gpus_text(pool)}, and no two stages may "
+            "share one",
+            where=graph.name,
+            place=graph.place,
+            hint="the schedules ebrl and sync share devices, with colocated stages take turns on them",
+        )
+    return _handed_out(graph, pool)
+
+
+def _halves(graph: Graph, pool: ResourcePool, schedule: str) -> dict[str, tuple[str, ...]]:
+    """A half for the simulation, the other one for the generation, all for other stages. Where simulators need no
+    device, the generation has all."""
+    asking = {name: node.stage.kind for name, node in graph.nodes.items() if node.stage.resources.gpus}
+    shares = {name: _uuids(pool.gpus if name in asking else ()) for name in graph.nodes}
+    if not {"simulation", "generation"} <= set(asking.values()):
+        return shares
+    half = len(pool.gpus) // 2
+    if not half:
+        raise PlanError(
+            f"the schedule {schedule} needs a GPU for the simulation and one for the generation, this machine has "
+            f"{_gpus_text(pool)}",
+            where=graph.name,
+            place=graph.place,
+            hint="with the schedule colocated all stages take turns on one",
+        )
+    parts = {"simulation": _uuids(pool.gpus[:half]), "generation": _uuids(pool.gpus[half:])}
+    return {name: parts.get(asking.get(name, ""), share) for name, share in shares.items()}
+
+
+def _uuids(gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    return tuple(gpu.uuid for gpu in gpus)
+
+
+def _asked(graph: Graph) -> int:
+    """GPUs of all stages together."""
+    return sum(math.ceil(node.stage.resources.gpus or 0) for node in graph.nodes.values())
+
+
+def _handed_out(graph: Graph, pool: ResourcePool) -> dict[str, tuple[str, ...]]:
+    """In turn: stages share a device only where there are too few."""
     shares: dict[str, tuple[str, ...]] = {}
     start = 0
     for name, node in graph.nodes.items():
@@ -86,13 +137,13 @@ def _gpus(graph: Graph, pool: ResourcePool) -> dict[str, tuple[str, ...]]:
     return shares
 
 
-def _stage_plan(graph: Graph, node: Node, pool: ResourcePool, gpus: tuple[str, ...], schedule: str) -> StagePlan:
+def _stage_plan(graph: Graph, node: Node, pool: ResourcePool, gpus: tuple[str, ...], rules: Schedule) -> StagePlan:
     return StagePlan(
         name=node.name,
         kind=node.stage.kind,
         replicas=_replicas(node),
         quota=_quota(node, pool, gpus),
-        batch_size=_batch_size(graph, node, schedule),
+        batch_size=_batch_size(graph, node, rules),
     )
 
 
@@ -129,12 +180,14 @@ def _quota(node: Node, pool: ResourcePool, gpus: tuple[str, ...]) -> Quota:
     )
 
 
-def _batch_size(graph: Graph, node: Node, schedule: str) -> int:
+def _batch_size(graph: Graph, node: Node, rules: Schedule) -> int:
     if node.stage.kind == "generation":
         environments = _environments(graph, node, "observations")
+        if rules.step_barrier:  # the environments of one replica that wait for one another
+            environments = math.ceil(math.ceil(environments / _replicas(graph.of_kind("simulation")[0])) / rules.groups)
         # On a GPU a batch takes as long as a chunk: half of the environments step while the others are served.
         # A policy on the CPU is quicker than a step, and the batcher never lets a core wait for a fuller batch.
-        alternate = schedule != "sync" and bool(node.stage.resources.gpus)
+        alternate = not rules.step_barrier and bool(node.stage.resources.gpus)
         return node.options["batch_size"] or (math.ceil(environments / 2) if alternate else environments)
     if node.stage.kind == "training":
         return node.options["batch"] or _environments(graph, node, "trajectories")
@@ -170,13 +223,15 @@ def _max_staleness(graph: Graph) -> int:
     return min(bounds, default=DEFAULT_STALENESS)
 
 
-def _notes(graph: Graph, pool: ResourcePool) -> Iterable[str]:
+def _notes(graph: Graph, pool: ResourcePool, rules: Schedule) -> Iterable[str]:
     if not pool.pinning:
         yield "cores are advisory: processes cannot be bound to cores here"
     if pool.cpu_quota is not None and pool.cpu_quota != len(pool.cores):
         yield f"the cgroup quota of {pool.cpu_quota:g} cores leaves {len(pool.cores)} core(s) to plan with"
-    asked = sum(math.ceil(node.stage.resources.gpus or 0) for node in graph.nodes.values())
-    if asked > len(pool.gpus):
+    asked = _asked(graph)
+    if asked and rules.devices in (IN_TURN, HALVES):
+        yield "stages take turns on GPUs, but keep their memory there meanwhile: a run offloads nothing"
+    elif asked > len(pool.gpus):
         yield f"stages ask for {asked} GPUs together and share {len(pool.gpus)}; nothing divides them yet"
     for node in graph.nodes.values():
         gpus = node.stage.resources.gpus

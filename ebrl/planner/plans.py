@@ -31,7 +31,8 @@ def problem_of(
 ) -> Problem:
     """What the allocator may decide for `graph` on one machine without GPUs.
 
-    Whatever the author of a stage fixed (``cpus=``, ``batch_size=``) stays fixed. iteration: chunk-steps of one
+    Whatever the author of a stage fixed (``cpus=``, ``batch_size=``) stays fixed, and the batch behind a step barrier:
+    it is a group of environments. iteration: chunk-steps of one
     training iteration.
     """
     nodes = {kind: graph.of_kind(kind)[0] for kind in KINDS}
@@ -41,6 +42,8 @@ def problem_of(
             pinned[f"{kind}_threads"] = max(1, int(cpus))
     if nodes[GENERATION].options["batch_size"]:
         pinned["batch"] = int(nodes[GENERATION].options["batch_size"])
+    elif plan.step_barrier:
+        pinned["batch"] = plan.of_kind(GENERATION).batch_size
     return Problem(
         nodes=(Machine(cores=pool.cores),),
         simulation=simulation,
@@ -49,7 +52,7 @@ def problem_of(
         environments=int(nodes[SIMULATION].options["num_envs"]),
         iteration=iteration,
         others_core_s=others_core_s,
-        barriers=plan.schedule == "sync",
+        barriers=plan.max_staleness == 0,
         max_staleness=plan.max_staleness,
         window=int(nodes[SIMULATION].options["num_steps"]),
         core_quotas={kind: _here(stage_cores(node, pool)) for kind, node in nodes.items() if _limited(node)},

@@ -54,7 +54,7 @@ class Problem:
     others_core_s: float = 0.0
     """CPU time of all other item stages, per chunk-step."""
     barriers: bool = False
-    """Rollout and training take turns (schedule ``sync``), as with a `max_staleness` of 0."""
+    """Rollout and training take turns, as with a `max_staleness` of 0."""
     max_staleness: int = 1
     """So many batches more than the one that trains may be under way."""
     window: int = 1

@@ -13,6 +13,7 @@ from ebrl.rehearse.clock import Clock, SharedCores
 from ebrl.rehearse.truth import Draws
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher, Urgency
+from ebrl.schedule.fixed_dispatcher import FixedDispatcher
 from ebrl.schedule.requests import Actor, Requests
 from ebrl.schedule.windows import Window, Windows
 
@@ -62,17 +63,21 @@ class Rollout:
         window: int,
         batch_size: int,
         step_barrier: bool = False,
+        groups: int = 1,
+        rebinding: bool = True,
         on_batch: Callable[[int, list[int]], None],
     ) -> None:
-        """slots: environments that run at a time. window: chunk-steps of one. on_batch: (batch, versions of its
-        chunks)."""
+        """slots: environments that run at a time. window: chunk-steps of one. groups: of environments, that step
+        barriers keep apart. on_batch: (batch, versions of its chunks)."""
         self._clock, self._cores, self._draws, self._window, self._on_batch = clock, cores, draws, window, on_batch
         self.actor: Actor | None = None
         self.counts = Counts()
         self.environments = [Environment() for _ in range(environments)]
-        self.dispatcher = StepDispatcher(cores=tuple(range(slots)))
+        self.dispatcher = (StepDispatcher if rebinding else FixedDispatcher)(cores=tuple(range(slots)))
         self._windows = Windows(environments=range(environments))
-        self._requests = Requests(batch_size=batch_size, barrier=StepBarrier() if step_barrier else None)
+        self._requests = Requests(
+            batch_size=batch_size, barriers=[StepBarrier() for _ in range(groups if step_barrier else 0)]
+        )
         self._recorded: dict[int, list[int]] = {}
 
     def start(self) -> None:
@@ -129,7 +134,7 @@ class Rollout:
         return bool(grants)
 
     def _request(self) -> bool:
-        return self._requests.send(self.actor, hungry=self.dispatcher.waiting == 0, active=self._active)
+        return self._requests.send(self.actor, hungry=self.dispatcher.hungry, active=self._active)
 
     def finished(self, index: int, began_s: float) -> None:
         """The chunk or reset of an environment is over."""

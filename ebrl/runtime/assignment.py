@@ -38,6 +38,8 @@ class Assignment:
     """Observations that one generation call takes at most."""
     max_staleness: int
     step_barrier: bool
+    groups: int
+    rebinding: bool
     path: Sequence[str] = ()
     """Folders to import user modules from."""
     backends: Mapping[str, Mapping[str, tuple[str, str]]] = attrs.field(factory=dict)

@@ -19,10 +19,12 @@ FOLDER = "profiles"
 def known_profile(graph: Graph, plan: Plan, pool: ResourcePool) -> tuple[Profile | None, str]:
     """The profile to plan with, and one line on it; None and the reason where one is stale or of another machine.
 
-    Where `plan` allows no staleness there is none: results then do not depend on what was measured.
+    Where `plan` allows no staleness there is none: results then do not depend on what was measured. Nor where it
+    goes without allocation.
     """
     reason = ""
-    for path in _candidates(graph, plan, pool) if plan.max_staleness else ():
+    wanted = plan.max_staleness > 0 and "allocation" not in plan.without
+    for path in _candidates(graph, plan, pool) if wanted else ():
         try:
             found = read_profile(path)
         except UsageError as error:

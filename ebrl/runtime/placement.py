@@ -64,6 +64,8 @@ class Placement:
             "request_size": request_size(self.plan),
             "max_staleness": self.plan.max_staleness,
             "step_barrier": self.plan.step_barrier,
+            "groups": self.plan.groups,
+            "rebinding": self.plan.rebinding,
             "path": [self.graph.folder] if self.graph.folder else [],
             "backends": registered(),
         }

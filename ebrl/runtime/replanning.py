@@ -24,8 +24,11 @@ from ebrl.resources.pool import ResourcePool
 
 
 def applies(plan: Plan, pools: Sequence[ResourcePool]) -> bool:
-    """Whether plans may change while the run goes on: results must not depend on timing where no staleness is
-    allowed, and shares of devices and of several nodes cannot be changed under way yet."""
+    """Whether plans may change while the run goes on: only those of the schedule ``ebrl``, unless it goes without
+    allocation; the baselines keep theirs. Results must not depend on timing where no staleness is allowed, and shares
+    of devices and of several nodes cannot be changed under way yet."""
+    if plan.schedule != "ebrl" or "allocation" in plan.without:
+        return False
     return plan.max_staleness > 0 and len(pools) == 1 and not any(stage.quota.gpus for stage in plan.stages)
 
 

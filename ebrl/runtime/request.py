@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from ebrl.errors import UsageError, did_you_mean
+from ebrl.errors import UsageError
 from ebrl.graph.load import loading
 from ebrl.graph.model import Graph
-from ebrl.graph.plan import SCHEDULES, Plan
+from ebrl.graph.plan import Plan
+from ebrl.graph.schedules import declared, mechanisms
 from ebrl.graph.workflow import Workflow
 from ebrl.observe.run_config import LARGEST_SEED
 from ebrl.planner.profile import Profile
@@ -26,6 +28,7 @@ class Request:
     graph: Graph
     run_dir: str | Path | None
     schedule: str
+    without: Sequence[str]
     scheduler: str | None
     seed: int
     resume: str | Path | None
@@ -50,12 +53,21 @@ class Request:
             refuse(f"a run needs a graph, got {type(graph).__name__}", "call a function decorated with @ebrl.workflow")
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
             refuse(f"seed must be a whole number from 0 to {LARGEST_SEED}, got {seed!r}", "left out, it is 0")
-        if self.schedule not in SCHEDULES:
-            refuse(f"there is no schedule {self.schedule!r}", did_you_mean(str(self.schedule), SCHEDULES))
+        if isinstance(self.without, str):
+            refuse(f"without must be several names, got {self.without!r}", f"write without=[{self.without!r}]")
+        try:
+            declared(self.schedule, self.without)
+        except UsageError as error:
+            refuse(error.message, error.hint or "")
         if self.plan is not None and self.profile is not None:
             refuse("a plan cannot be combined with a profile", "a profile makes a plan; leave one out")
         if self.plan is not None and self.plan.schedule != self.schedule:
             refuse(f"the plan has the schedule {self.plan.schedule!r}, asked for is {self.schedule!r}", "leave one out")
+        if self.plan is not None and self.plan.without != mechanisms(self.without):
+            refuse(
+                f"the plan goes without {_listed(self.plan.without)}, asked for is {_listed(self.without)}",
+                "leave one out",
+            )
         for name in ("run_dir", "resume"):
             if not isinstance(given := self._as_given(name), str | Path | None):
                 refuse(f"{name} must be a path, got {given!r}", "a str or a pathlib.Path")
@@ -71,3 +83,7 @@ class Request:
     def _as_given(self, name: str) -> Any:
         """An argument of whatever type the caller really passed."""
         return getattr(self, name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

@@ -30,6 +30,7 @@ from ebrl.runtime.slots import Slots, anonymous_memory, layout
 from ebrl.runtime.trajectories import TrajectoryRecorder
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher
+from ebrl.schedule.fixed_dispatcher import FixedDispatcher
 from ebrl.schedule.quantum import quantum
 from ebrl.schedule.recycling import Recycling
 from ebrl.schedule.requests import Actor, Requests
@@ -60,11 +61,16 @@ class Rollout:
         self.spec: SimulatorSpec | None = None
         self.slots: Slots | None = None
         self._bind = settings.bind
-        self.dispatcher = StepDispatcher(cores=settings.cores, tolerance=_TOLERANCE_STEPS / settings.chunk)
+        self.dispatcher = (
+            StepDispatcher(cores=settings.cores, tolerance=_TOLERANCE_STEPS / settings.chunk)
+            if settings.rebinding
+            else FixedDispatcher(cores=settings.cores)
+        )
         windows = Windows(environments=range(settings.num_envs), in_order=settings.in_order)
         self._recording = Recording(windows, settings.num_steps, on_batch)
         self._requests = Requests(
-            batch_size=settings.batch_size, barrier=StepBarrier() if settings.step_barrier else None
+            batch_size=settings.batch_size,
+            barriers=[StepBarrier() for _ in range(settings.groups if settings.step_barrier else 0)],
         )
         self._make_actor, self._actor = make_actor, None  # type: tuple[Any, Actor | None]
         self._on_lost, self._on_episode = on_lost, on_episode
@@ -328,7 +334,7 @@ class Rollout:
         return quantum(self.dispatcher.latency_s.get((index, "step")), left)
 
     def _request(self) -> bool:
-        return self._requests.send(self._actor, hungry=self.dispatcher.waiting == 0, active=self._active)
+        return self._requests.send(self._actor, hungry=self.dispatcher.hungry, active=self._active)
 
     def _active(self) -> list[int]:
         """Environments that record a window, or will soon take one of those that are still open."""

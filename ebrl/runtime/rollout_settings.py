@@ -63,6 +63,10 @@ class RolloutSettings:
     """Observations that the actor takes at once: requests are sent when so many have come together, or when
     no environment is left to run."""
     step_barrier: bool = False
+    groups: int = 1
+    """Of environments, that step barriers keep apart."""
+    rebinding: bool = True
+    """A free core takes whichever environment is most urgent; else every environment keeps its core for ever."""
     in_order: bool = False
     """Results do not depend on timing (see `Windows`)."""
     deadlines: Deadlines = Deadlines()

@@ -45,6 +45,7 @@ def launch(
     *,
     run_dir: str | Path | None = None,
     schedule: str | None = None,
+    without: Sequence[str] | None = None,
     scheduler: str | None = None,
     seed: int = 0,
     resume: str | Path | None = None,
@@ -57,7 +58,10 @@ def launch(
     """Prepare a run of `graph`; it starts when the returned `Run` is entered.
 
     run_dir: where everything about the run is kept; default ``runs/<workflow>-<time>``.
-    schedule: ``ebrl`` has no barriers, ``sync`` has all of them; None takes that of the plan, or ``ebrl``.
+    schedule: one of `ebrl.graph.schedules.SCHEDULES`: ``ebrl`` has no barriers, ``sync`` has all of them; None takes
+        that of the plan, or ``ebrl``.
+    without: mechanisms that the schedule is to do without, of `ebrl.graph.schedules.MECHANISMS`, to see what each is
+        worth; None takes those of the plan, or none.
     scheduler: address of a Dask scheduler whose nodes run ``ebrl worker``; None starts a cluster here.
     seed: the source of all randomness; a resumed run keeps its own.
     resume: directory of an earlier run, which goes on from its newest checkpoint.
@@ -74,6 +78,7 @@ def launch(
         graph=graph,
         run_dir=run_dir,
         schedule=schedule or ("ebrl" if plan is None else plan.schedule),
+        without=without if without is not None else () if plan is None else plan.without,
         scheduler=scheduler,
         seed=seed,
         resume=resume,
@@ -200,7 +205,7 @@ class Run:
     # Start
 
     def _start(self) -> None:
-        schedule, scheduler = self._request.schedule, self._request.scheduler
+        scheduler = self._request.scheduler
         saved = self._claim_directory()
         self._cluster = self._stack.enter_context(Cluster(scheduler, self._request.resources))
         pools = self._cluster.pools()
@@ -209,7 +214,14 @@ class Run:
         replanning = None
         if self._request.replan and applies(self._plan, list(pools.values())):
             replanning = Replanning(self.graph, self._plan, pools[nodes[0]], self._emit, problem)
-        self._record(RunConfig.of(self.graph, seed=self.seed, schedule=schedule, scheduler=scheduler), saved)
+        config = RunConfig.of(
+            self.graph,
+            seed=self.seed,
+            schedule=self._plan.schedule,
+            without=self._plan.without,
+            scheduler=scheduler,
+        )
+        self._record(config, saved)
         run = secrets.token_hex(4)
         placement = Placement(
             graph=self.graph, plan=self._plan, pools=pools, places=place(self._plan, nodes), home=nodes[0]
@@ -248,7 +260,7 @@ class Run:
         if given is not None:
             check_plan(given, self.graph, pool)
             return given, None
-        plan = first_plan(self.graph, pool, self._request.schedule)
+        plan = first_plan(self.graph, pool, self._request.schedule, self._request.without)
         if profile is None:
             return plan, None
         problem = profiled_problem(self.graph, plan, pool, profile)

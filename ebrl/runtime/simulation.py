@@ -221,6 +221,8 @@ class SimulationEngine:
             seed=assignment.seed,
             purpose=node.name,
             step_barrier=assignment.step_barrier,
+            groups=assignment.groups,
+            rebinding=assignment.rebinding,
             in_order=assignment.in_order,
             resume=self._resume(own, num_steps),
             **fault_settings(node.options, ResourcePool.discover().memory_mib),

@@ -129,6 +129,11 @@ class StepDispatcher:
     def running(self) -> int:
         return len(self._running)
 
+    @property
+    def hungry(self) -> bool:
+        """Whether a core has, or will have, nothing to do before more environments are ready."""
+        return not self._ready
+
     def _release(self, core: int) -> None:
         if core in self._at_home:  # else it was taken away meanwhile
             self._free[core] = None

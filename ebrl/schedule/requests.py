@@ -18,12 +18,13 @@ class Actor(Protocol):
 
 @attrs.define(kw_only=True)
 class Requests:
-    """Collects requests until `batch_size` have come together or the cores have run out of work; behind a
-    barrier, until all environments have asked. Each message wakes a process, so fewer are better, and
+    """Collects requests until `batch_size` have come together or the cores have run out of work; behind
+    barriers, until all environments of a group have asked. Each message wakes a process, so fewer are better, and
     while every core has work nobody waits for an answer."""
 
     batch_size: int = 1
-    barrier: StepBarrier | None = None
+    barriers: Sequence[StepBarrier] = ()
+    """One for each group; a row belongs to group row modulo their number."""
     _open: list[int] = attrs.field(factory=list, init=False)
     _unanswered: set[int] = attrs.field(factory=set, init=False)
     _told_hungry: bool = attrs.field(default=False, init=False)
@@ -33,8 +34,8 @@ class Requests:
         a process that died meanwhile may still be on their way into that slot."""
         if row in self._unanswered:
             return False
-        if self.barrier is not None:
-            self.barrier.arrived(row)
+        if self.barriers:
+            self._barrier(row).arrived(row)
         else:
             self._open.append(row)
         return True
@@ -43,8 +44,8 @@ class Requests:
         """The environment wants no actions any more."""
         if row in self._open:
             self._open.remove(row)
-        if self.barrier is not None:
-            self.barrier.remove(row)
+        if self.barriers:
+            self._barrier(row).remove(row)
 
     def answered(self, rows: Sequence[int]) -> None:
         self._unanswered.difference_update(rows)
@@ -52,22 +53,35 @@ class Requests:
     def send(self, actor: Actor | None, *, hungry: bool, active: Callable[[], Collection[int]]) -> bool:
         """Send what may be sent, and that the cores ran out of work if the actor still owes actions.
 
-        active: the environments that a barrier waits for.
+        active: the environments that barriers wait for.
         """
-        if self.barrier is not None:
-            self._open += self.barrier.release(active())
-        due = bool(self._open) and (hungry or len(self._open) >= self.batch_size or self.barrier is not None)
+        if self.barriers:
+            self._release(active())
+        due = bool(self._open) and (hungry or len(self._open) >= self.batch_size or bool(self.barriers))
         if not due and (not hungry or self._told_hungry or not self._unanswered):
             return False
         assert actor is not None
         self._told_hungry = hungry
-        # A batch at a time, so that several generation workers share what comes all at once.
-        size = self.batch_size if self.barrier is None else max(1, len(self._open))
         while True:
-            rows, self._open = self._open[:size], self._open[size:]
+            rows = self._together()
+            self._open = [row for row in self._open if row not in rows]
             self._ask(actor, rows, hungry)
             if not self._open:
                 return True
+
+    def _together(self) -> list[int]:
+        """What one message asks for: a group, or a batch, so that several generation workers share what comes all at
+        once."""
+        if not self.barriers:
+            return self._open[: self.batch_size]
+        return [row for row in self._open if self._barrier(row) is self._barrier(self._open[0])]
+
+    def _barrier(self, row: int) -> StepBarrier:
+        return self.barriers[row % len(self.barriers)]
+
+    def _release(self, active: Collection[int]) -> None:
+        for barrier in self.barriers:
+            self._open += barrier.release([row for row in active if self._barrier(row) is barrier])
 
     def _ask(self, actor: Actor, rows: list[int], hungry: bool) -> None:
         self._unanswered.update(rows)

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.requests import Requests
@@ -55,8 +57,7 @@ def test_a_slot_that_owes_an_answer_asks_later() -> None:
 
 
 def test_what_could_not_be_sent_stays_open() -> None:
-    barrier = StepBarrier()
-    requests, actor = Requests(barrier=barrier), Listening(failures=1)
+    requests, actor = Requests(barriers=[StepBarrier()]), Listening(failures=1)
     requests.add(1)
     requests.add(0)
     with pytest.raises(ZeroDivisionError):
@@ -66,7 +67,7 @@ def test_what_could_not_be_sent_stays_open() -> None:
 
 
 def test_behind_a_barrier_all_are_sent_together() -> None:
-    requests, actor = Requests(barrier=StepBarrier()), Listening()
+    requests, actor = Requests(barriers=[StepBarrier()]), Listening()
     requests.add(1)
     assert not requests.send(actor, hungry=True, active=lambda: [0, 1])
     requests.add(0)
@@ -80,3 +81,41 @@ def test_what_comes_all_at_once_is_asked_for_in_batches_so_that_several_workers_
         requests.add(row)
     assert requests.send(actor, hungry=True, active=list)
     assert actor.heard == [([0, 1], True), ([2, 3], True), ([4], True)]
+
+
+def test_groups_do_not_wait_for_one_another() -> None:
+    requests, actor = Requests(barriers=[StepBarrier(), StepBarrier()]), Listening()
+    requests.add(0)
+    requests.add(3)
+    assert not requests.send(actor, hungry=False, active=lambda: [0, 1, 2, 3])
+    requests.add(2)
+    assert requests.send(actor, hungry=False, active=lambda: [0, 1, 2, 3])
+    requests.add(1)
+    assert requests.send(actor, hungry=True, active=lambda: [0, 1, 2, 3])
+    assert actor.heard == [([0, 2], False), ([1, 3], True)]
+
+
+def test_groups_that_are_complete_at_once_ask_one_by_one() -> None:
+    requests, actor = Requests(barriers=[StepBarrier(), StepBarrier()]), Listening(failures=1)
+    for row in (3, 0, 1, 2, 4):
+        requests.add(row)
+    requests.withdraw(4)
+    with pytest.raises(ZeroDivisionError):
+        requests.send(actor, hungry=True, active=lambda: [0, 1, 2, 3])
+    requests.withdraw(2)
+    assert requests.send(actor, hungry=True, active=lambda: [0, 1, 3])
+    assert actor.heard == [([0], True), ([1, 3], True)]
+
+
+@given(groups=st.integers(1, 4), rows=st.integers(1, 9), data=st.data())
+def test_a_group_is_asked_for_when_its_last_row_is_there(groups: int, rows: int, data: st.DataObject) -> None:
+    requests, actor = Requests(barriers=[StepBarrier() for _ in range(groups)]), Listening()
+    missing = [set(range(group, rows, groups)) for group in range(groups)]
+    for row in data.draw(st.permutations(range(rows))):
+        requests.add(row)
+        missing[row % groups].remove(row)
+        complete = not missing[row % groups]
+        assert requests.send(actor, hungry=False, active=lambda: range(rows)) == complete
+        if complete:
+            assert actor.heard.pop() == (list(range(row % groups, rows, groups)), False)
+    assert not actor.heard
