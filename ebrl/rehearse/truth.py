@@ -51,7 +51,9 @@ class TrueCosts:
         sigmas = {stage: profile.sigma(stage) for stage in (SIMULATION, GENERATION, TRAINING)}
         means = {stage: profile.costs(stage).corrected(math.exp(sigma**2 / 2)) for stage, sigma in sigmas.items()}
         return TrueCosts(
-            **means,
+            simulation=means[SIMULATION],
+            generation=means[GENERATION],
+            training=means[TRAINING],
             simulation_sigma=sigmas[SIMULATION],
             generation_sigma=sigmas[GENERATION],
             training_sigma=sigmas[TRAINING],
