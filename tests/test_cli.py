@@ -18,6 +18,7 @@ from ebrl.errors import EbrlError, Interrupted, StageError, UsageError
 from ebrl.graph.load import load_workflow
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
+from ebrl.graph.schedules import SCHEDULES
 from ebrl.observe.events import Event
 from ebrl.observe.records import write_json
 from ebrl.observe.run_config import RunConfig
@@ -155,6 +156,7 @@ def test_run_prints_iterations_and_the_summary(flow: Path, launch: Callable[...,
     assert options == {
         "run_dir": Path("out"),
         "schedule": "sync",
+        "without": None,
         "scheduler": None,
         "seed": 7,
         "resume": None,
@@ -204,6 +206,32 @@ def test_resume_takes_everything_from_the_earlier_run(
     assert fake.graph is not None and fake.graph.parameters == {"num_envs": 2, "max_staleness": 0}
     assert (fake.options["seed"], fake.options["schedule"]) == (5, "sync")
     assert fake.options["resume"] == earlier and fake.options["run_dir"] is None
+
+
+def test_mechanisms_are_left_out_one_by_one_or_together(flow: Path, launch: Callable[..., FakeLaunch]) -> None:
+    fake = launch()
+    result = ebrl_command("run", flow, "--without", "rebinding, overlap", "--without", "pipeline")
+    assert result.exit_code == 0, result.output
+    assert fake.options["without"] == ("pipeline", "overlap", "rebinding")
+
+
+@pytest.mark.parametrize(
+    ("more", "schedule", "without"),
+    [
+        ([], "hybrid", ("rebinding",)),
+        (["--without", "pipeline"], "hybrid", ("pipeline",)),
+        (["--schedule", "sync"], "sync", None),
+    ],
+)
+def test_resume_keeps_the_schedule_unless_another_is_named(
+    flow: Path, launch: Callable[..., FakeLaunch], more: list[str], schedule: str, without: tuple[str, ...] | None
+) -> None:
+    stored = RunConfig(workflow="pendulum", file=str(flow), schedule="hybrid", without=("rebinding",))
+    kept(stored, Path("earlier"))
+    fake = launch()
+    result = ebrl_command("run", "--resume", "earlier", *more)
+    assert result.exit_code == 0, result.output
+    assert (fake.options["schedule"], fake.options["without"]) == (schedule, without)
 
 
 def test_resume_of_what_is_no_run(flow: Path, tmp_path: Path) -> None:
@@ -295,8 +323,13 @@ def test_profile_of_no_stage(flow: Path, measure: list[dict[str, Any]]) -> None:
     ("arguments", "message"),
     [
         (["run"], "error: no workflow file is given\n  hint: ebrl run FILE[:NAME], or ebrl run --resume RUN\n"),
-        (["run", "flow.py", "--schedule", "sink"], "there is no schedule 'sink'\n  hint: known: ebrl, sync"),
+        (["run", "flow.py", "--schedule", "sink"], "there is no schedule 'sink'\n  hint: known: async, colo"),
         (["plan", "flow.py", "--schedule", "sink"], "there is no schedule 'sink'"),
+        (
+            ["run", "flow.py", "--without", "overlap,rebind"],
+            "no mechanism 'rebind' to go without\n  hint: did you mean",
+        ),
+        (["plan", "flow.py", "--schedule", "async", "--without", "x"], "there is no mechanism 'x' to go without"),
         (["graph", "flow.py", "--format", "mermiad"], "there is no graph format 'mermiad'\n  hint: did you mean 'merm"),
         (["run", "--resume", "run", "--seed", "1"], "--seed cannot be combined with --resume"),
         (["run", "--resume", "run", "--run-dir", "x"], "--run-dir cannot be combined with --resume"),
@@ -359,6 +392,15 @@ def test_plan_shows_stages_and_loops(flow: Path) -> None:
     assert "pendulum, schedule sync" in result.stdout
     assert "rollout loop: simulate -> generate -> simulate" in result.stdout
     assert "train" in result.stdout
+
+
+def test_plan_says_what_the_schedule_is(flow: Path) -> None:
+    result = ebrl_command("plan", flow, "--schedule", "hybrid", "--without", "rebinding")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "pendulum, schedule hybrid without rebinding, staleness at most 0, barriers: every iteration and " in text
+    assert "every chunk, for each of 2 groups; environments keep their cores" in text
+    assert f"hybrid: {SCHEDULES['hybrid'].summary}" in text
 
 
 def test_plan_imports_neither_torch_nor_a_simulator_nor_dask(flow: Path) -> None:

@@ -17,6 +17,8 @@ class Clock:
         self._due: list[tuple[float, int, Call]] = []
         self._asked = 0
         self._cores: list[SharedCores] = []
+        self.on_passing: Callable[[float], None] = lambda seconds: None
+        """Hears how long nothing changes, before the next thing happens."""
 
     def after(self, seconds: float, call: Call) -> None:
         self._asked += 1
@@ -36,7 +38,9 @@ class Clock:
                 at_s, first = done_s, cores
         if at_s == math.inf:
             return False
-        self.now_s = max(self.now_s, at_s)
+        if at_s > self.now_s:
+            self.on_passing(at_s - self.now_s)
+            self.now_s = at_s
         if first is not None:
             first.finish()
         else:
@@ -66,6 +70,11 @@ class SharedCores:
         self._begun += 1
         self.used_s += core_s
         heapq.heappush(self._threads, (self._progress_s + core_s, self._begun, done))
+
+    @property
+    def busy(self) -> int:
+        """Cores that are at work."""
+        return min(self.count, len(self._threads))
 
     def next_s(self) -> float:
         """When the next thread is done, if nothing begins before."""

@@ -69,6 +69,20 @@ class Generation:
             self.request(owed, hungry=True)
         self._clock.after(pause_s, self._serve)
 
+    @property
+    def replicas(self) -> int:
+        return len(self._replicas)
+
+    @property
+    def busy(self) -> int:
+        """Replicas at work."""
+        return sum(replica.serving for replica in self._replicas.values())
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for newer weights."""
+        return sum(replica.batcher.held for replica in self._replicas.values())
+
     def request(self, rows: Sequence[int], *, hungry: bool) -> None:
         """As `ChannelActor` does: whoever owes least gets them, all hear of hunger."""
         chosen = min(self._replicas.values(), key=lambda replica: len(replica.owed))

@@ -1,24 +1,27 @@
 """A rehearsal: a run in virtual time. The same decision objects, on what the stages really cost.
 
 What is simpler than in a run: several machines count as one, whose cores all stages share fairly (core quotas only
-bound how many environments run at a time); weights, observations and trajectories travel in no time; nothing fails;
-simulators compute on the CPU only; an environment gets its core for a whole chunk.
+bound how many environments run at a time); observations and trajectories travel in no time, weights in `publish_s`;
+nothing fails; an environment gets its core for a whole chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
+from ebrl.graph.schedules import HALVES, IN_TURN, SCHEDULES, Schedule
 from ebrl.planner.feedback import Decision, FeedbackPlanner, Measurement
 from ebrl.planner.predict import usable_cores
 from ebrl.planner.problem import SIMULATION, Allocation, Problem
 from ebrl.rehearse.clock import Clock
+from ebrl.rehearse.device_parts import DeviceParts
 from ebrl.rehearse.generation import Generation
 from ebrl.rehearse.rollout import Rollout
 from ebrl.rehearse.training import Training
 from ebrl.rehearse.truth import Draws, TrueCosts
+from ebrl.rehearse.usage import State, Usage
 from ebrl.schedule.admission import Admission
 
 _ENDLESS = 1 << 60
@@ -47,8 +50,8 @@ class Rehearsal:
     """`run` as often as you like; it goes on where it was.
 
     truth: what the stages cost; drift: what they cost from some training step on. planner: changes the allocation
-    under way. change_s: for how long devices do nothing where their shares change. step_barrier: no environment gets a
-    new chunk before all have finished theirs.
+    under way. change_s: for how long devices do nothing where their shares change. Where devices go from stage to stage
+    in turn, each may have all of them in `allocation`.
     """
 
     def __init__(
@@ -59,12 +62,10 @@ class Rehearsal:
         *,
         drift: Mapping[int, TrueCosts] | None = None,
         planner: FeedbackPlanner | None = None,
-        step_barrier: bool = False,
+        schedule: Schedule = SCHEDULES["ebrl"],
         change_s: float = 0.0,
         seed: int = 0,
     ) -> None:
-        if problem.simulation.devices():
-            raise ValueError("simulators that compute on devices cannot be rehearsed yet")
         if problem.iteration % problem.window:
             raise ValueError(
                 f"an iteration of {problem.iteration} chunk-steps has no whole windows of {problem.window}"
@@ -74,7 +75,9 @@ class Rehearsal:
         self._windows = problem.iteration // problem.window
         self._clock, self._draws = Clock(), Draws(seed, truth)
         self._cores = cores = self._clock.cores(len(problem.cores))
-        staleness = 0 if problem.barriers else problem.max_staleness
+        self._overlaps = schedule.overlap and not problem.barriers
+        staleness = problem.max_staleness if self._overlaps else 0
+        self._in_turn = schedule.devices in (IN_TURN, HALVES)
         self._admission = Admission(max_staleness=staleness, iterations=_ENDLESS)
         self.rollout = Rollout(
             self._clock,
@@ -84,12 +87,17 @@ class Rehearsal:
             slots=len(usable_cores(problem, allocation)[SIMULATION]),
             window=problem.window,
             batch_size=allocation.batch,
-            step_barrier=step_barrier,
+            schedule=schedule,
+            devices=(devices := DeviceParts(self._clock, self._draws)),
             on_batch=self._rolled,
         )
         self._generation = self.rollout.actor = Generation(self._clock, cores, self._draws, self.rollout)
         self._training = Training(self._clock, cores, self._draws, problem.iteration)
+        devices.use(problem, allocation)
+        self._devices, self._transfers = devices, 0
         self._complete: dict[int, list[int]] = {}
+        self.usage = Usage(self)
+        self._clock.on_passing = self.usage.passed
         self._simulation_rate = 0.0
         self._use(allocation, pause_s=0.0)
 
@@ -125,7 +133,43 @@ class Rehearsal:
             self.rollout.admit(batch, self._windows, self._admission.min_version(batch))
         if not self._training.busy and self.version in self._complete:
             versions = self._complete.pop(self.version)
-            self._training.begin(lambda: self._trained(versions))
+            swap_s = self._draws.costs.swap_s if self._in_turn else 0.0
+            self._transfer(swap_s, lambda: self._training.begin(lambda: self._trained(versions)))
+
+    def _transfer(self, seconds: float, call: Callable[[], None]) -> None:
+        """`call` when weights have travelled, or devices have changed hands."""
+        if not seconds:
+            call()
+            return
+        self._transfers += 1
+
+        def over() -> None:
+            self._transfers -= 1
+            call()
+
+        self._clock.after(seconds, over)
+
+    def state(self) -> State:
+        """For `usage`."""
+        rollout, generation = self.rollout, self._generation
+        held = generation.held
+        return State(
+            cores=self._cores.count,
+            cores_busy=self._cores.busy,
+            at_barriers=rollout.requests.at_barriers,
+            asked=rollout.requests.unanswered - held,
+            held=held,
+            idle=rollout.idle,
+            ready=rollout.dispatcher.waiting,
+            replicas=generation.replicas,
+            replicas_busy=generation.busy,
+            training_busy=self._training.busy,
+            shares=self._devices.shares,
+            shares_busy=self._devices.busy,
+            on_devices=self._devices.queued,
+            turns=not self._overlaps,
+            transfer=self._transfers > 0,
+        )
 
     def _rolled(self, batch: int, versions: list[int]) -> None:
         """A batch is complete; the other stages see it before it trains."""
@@ -142,7 +186,9 @@ class Rehearsal:
     def _trained(self, versions: list[int]) -> None:
         index = self.version
         self.version += 1
-        self._generation.published(self.version)
+        swap_s = self._draws.costs.swap_s if self._in_turn else 0.0
+        version = self.version
+        self._transfer(swap_s + self._draws.costs.publish_s, lambda: self._generation.published(version))
         wall_s = self.now_s - (self.steps[-1].end_s if self.steps else 0.0)
         measured, used = self._measured(wall_s), self.allocation
         if (costs := self._drift.get(self.version)) is not None:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from ebrl.graph.schedules import Schedule
 from ebrl.rehearse.clock import Clock, SharedCores
+from ebrl.rehearse.device_parts import DeviceParts
 from ebrl.rehearse.truth import Draws
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher, Urgency
@@ -62,22 +64,25 @@ class Rollout:
         slots: int,
         window: int,
         batch_size: int,
-        step_barrier: bool = False,
-        groups: int = 1,
-        rebinding: bool = True,
+        schedule: Schedule,
+        devices: DeviceParts,
         on_batch: Callable[[int, list[int]], None],
     ) -> None:
-        """slots: environments that run at a time. window: chunk-steps of one. groups: of environments, that step
-        barriers keep apart. on_batch: (batch, versions of its chunks)."""
+        """slots: environments that run at a time. window: chunk-steps of one. devices: where a chunk goes on after its
+        core. on_batch: (batch, versions of its chunks)."""
         self._clock, self._cores, self._draws, self._window, self._on_batch = clock, cores, draws, window, on_batch
         self.actor: Actor | None = None
+        self.on_work: Callable[[int, str, float], None] = lambda environment, work, began_s: None
+        """Hears what an environment has done on its core, and since when."""
         self.counts = Counts()
         self.environments = [Environment() for _ in range(environments)]
-        self.dispatcher = (StepDispatcher if rebinding else FixedDispatcher)(cores=tuple(range(slots)))
+        self.dispatcher = (StepDispatcher if schedule.rebinding else FixedDispatcher)(cores=tuple(range(slots)))
+        self.idle = 0
+        """Environments without a window."""
+        self._devices = devices
         self._windows = Windows(environments=range(environments))
-        self._requests = Requests(
-            batch_size=batch_size, barriers=[StepBarrier() for _ in range(groups if step_barrier else 0)]
-        )
+        barriers = [StepBarrier() for _ in range(schedule.groups if schedule.step_barrier else 0)]
+        self.requests = Requests(batch_size=batch_size, barriers=barriers)
         self._recorded: dict[int, list[int]] = {}
 
     def start(self) -> None:
@@ -90,13 +95,14 @@ class Rollout:
     def admit(self, batch: int, windows: int, min_version: int) -> None:
         self._recorded[batch] = []
         self._windows.admit(batch, windows, min_version)
+        self.idle = 0
         for index, environment in enumerate(self.environments):
             if environment.work == "idle":
                 self._offer(index, environment)
         self.flush()
 
     def actions_arrived(self, rows: Sequence[int], version: int) -> None:
-        self._requests.answered(rows)
+        self.requests.answered(rows)
         for row in rows:
             environment = self.environments[row]
             environment.work, environment.version = "step", version
@@ -105,7 +111,7 @@ class Rollout:
 
     def retune(self, *, slots: int, batch_size: int) -> None:
         self.dispatcher.move(tuple(range(slots)))
-        self._requests.batch_size = batch_size
+        self.requests.batch_size = batch_size
         self.flush()
 
     def min_version(self, row: int) -> int:
@@ -134,16 +140,26 @@ class Rollout:
         return bool(grants)
 
     def _request(self) -> bool:
-        return self._requests.send(self.actor, hungry=self.dispatcher.hungry, active=self._active)
+        return self.requests.send(self.actor, hungry=self.dispatcher.hungry, active=self._active)
 
     def finished(self, index: int, began_s: float) -> None:
-        """The chunk or reset of an environment is over."""
+        """The chunk or reset of an environment leaves its core."""
         environment = self.environments[index]
         self.dispatcher.finished(index, self._clock.now_s - began_s)
+        self.on_work(index, environment.work, began_s)
         if environment.work == "reset":
             environment.episode = self._draws.episode()
+            self._go_on(index, environment)
+        elif not self._devices.begin(lambda: self._stepped(index, environment)):
+            self._stepped(index, environment)
         else:
-            self._chunk_done(environment)
+            self.flush()
+
+    def _stepped(self, index: int, environment: Environment) -> None:
+        self._chunk_done(environment)
+        self._go_on(index, environment)
+
+    def _go_on(self, index: int, environment: Environment) -> None:
         if environment.episode <= 0:
             environment.work = "reset"
             self.dispatcher.ready(index, "reset", environment.urgency)
@@ -169,13 +185,14 @@ class Rollout:
     def _offer(self, index: int, environment: Environment) -> None:
         if (window := self._windows.take(index)) is None:
             environment.work = "idle"
+            self.idle += 1
             return
         environment.window, environment.left = window, self._window
         self._ask(index, environment)
 
     def _ask(self, index: int, environment: Environment) -> None:
         environment.work = "asking"
-        self._requests.add(index)
+        self.requests.add(index)
 
     def _active(self) -> list[int]:
         """Whom a step barrier waits for."""

@@ -38,6 +38,10 @@ class TrueCosts:
     stragglers: Collection[int] = ()
     """Environments whose chunks and resets cost `straggler_factor` times as much."""
     straggler_factor: float = 5.0
+    swap_s: float = 0.0
+    """For how long devices do nothing when they go from one stage to another: one offloads, the other loads."""
+    publish_s: float = 0.0
+    """From the end of a training iteration until generation has its weights."""
 
     @staticmethod
     def of(problem: Problem, **settings: object) -> TrueCosts:
@@ -60,6 +64,8 @@ class TrueCosts:
             episode=math.inf if profile.episode is None else profile.episode,
             episode_spread=profile.episode_spread,
             reset_s=profile.reset_s,
+            swap_s=profile.swap_s,
+            publish_s=profile.publish_s,
         )
 
     def told(self, problem: Problem) -> Problem:
@@ -108,6 +114,10 @@ class Draws:
         if key not in self._known:
             self._known[key] = simulation_work(self.costs.simulation.on(CPU), cores), 0.0
         return self._known[key][0] * self._factor(environment)
+
+    def device_part_s(self, model: str, percent: float) -> float:
+        """Seconds of a chunk-step on `percent` of a device."""
+        return self._call(self.costs.simulation.on(model), model, percent, 1, self.costs.simulation_sigma)[0]
 
     def reset_s(self, environment: int) -> float:
         return self.costs.reset_s * self._factor(environment)

@@ -19,6 +19,11 @@ class StepBarrier:
     def remove(self, environment: int) -> None:
         self._arrived.discard(environment)
 
+    @property
+    def waiting(self) -> int:
+        """Environments that it holds."""
+        return len(self._arrived)
+
     def release(self, active: Collection[int]) -> list[int]:
         """All that arrived, in order of environment, once nobody in `active` is missing."""
         if not self._arrived or not self._arrived.issuperset(active):

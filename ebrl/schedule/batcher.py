@@ -56,6 +56,11 @@ class Batcher(Generic[T]):
         self._waiting = deque(request for request in self._waiting if request not in gone)
         self._held = {request: needed for request, needed in self._held.items() if request not in gone}
 
+    @property
+    def held(self) -> int:
+        """Requests that wait for newer weights."""
+        return len(self._held)
+
     def __len__(self) -> int:
         return len(self._waiting) + len(self._held)
 

@@ -47,6 +47,16 @@ class Requests:
         if self.barriers:
             self._barrier(row).remove(row)
 
+    @property
+    def at_barriers(self) -> int:
+        """Rows that have asked and wait for others of their group."""
+        return sum(barrier.waiting for barrier in self.barriers)
+
+    @property
+    def unanswered(self) -> int:
+        """Rows that wait for actions, whether the actor knows of them or not."""
+        return len(self._open) + len(self._unanswered)
+
     def answered(self, rows: Sequence[int]) -> None:
         self._unanswered.difference_update(rows)
 
@@ -70,11 +80,12 @@ class Requests:
                 return True
 
     def _together(self) -> list[int]:
-        """What one message asks for: a group, or a batch, so that several generation workers share what comes all at
-        once."""
-        if not self.barriers:
-            return self._open[: self.batch_size]
-        return [row for row in self._open if self._barrier(row) is self._barrier(self._open[0])]
+        """What one message asks for: a batch, so that several generation workers share what comes all at once; of one
+        group, where there are any."""
+        together = self._open
+        if self.barriers:
+            together = [row for row in self._open if self._barrier(row) is self._barrier(self._open[0])]
+        return together[: self.batch_size]
 
     def _barrier(self, row: int) -> StepBarrier:
         return self.barriers[row % len(self.barriers)]

@@ -43,8 +43,9 @@ def quota(**changes: object) -> Callable[[StagePlan], StagePlan]:
 
 
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
-    write_json(tmp_path / "plan.json", PLAN)
-    assert read_plan(tmp_path / "plan.json") == PLAN
+    for plan in (PLAN, first_plan(GRAPH, POOL, "hybrid", ["pipeline", "rebinding"])):
+        write_json(tmp_path / "plan.json", plan)
+        assert read_plan(tmp_path / "plan.json") == plan
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,7 @@ def test_a_value_of_the_wrong_type_is_named(tmp_path: Path) -> None:
         (with_stage("generate", lambda stage: attrs.evolve(stage, batch_size=0)), "generate", "says batch_size = 0"),
         (with_stage("generate", lambda stage: attrs.evolve(stage, kind="stage")), "generate", "calls it a stage"),
         (with_stage("generate", lambda stage: attrs.evolve(stage, name="generat")), "", "has a stage 'generat'"),
+        (attrs.evolve(PLAN, groups=0), "", "says groups = 0"),
         (attrs.evolve(PLAN, stages=PLAN.stages[:-1]), "", "lacks the stage 'train_ppo'"),
     ],
 )
@@ -99,6 +101,18 @@ def test_plans_that_do_not_fit(plan: Plan, where: str, message: str) -> None:
 
 def test_a_plan_that_fits() -> None:
     check_plan(PLAN, GRAPH, POOL)
+
+
+def test_differences_name_what_the_schedule_changes() -> None:
+    assert list(differences(PLAN, first_plan(GRAPH, POOL, "hybrid", ["rebinding"]))) == [
+        "schedule ebrl -> hybrid",
+        "without none -> rebinding",
+        "max_staleness 1 -> 0",
+        "step_barrier False -> True",
+        "groups 1 -> 2",
+        "rebinding True -> False",
+        "generate: batch_size 4 -> 2",
+    ]
 
 
 def test_differences_name_stage_and_field() -> None:

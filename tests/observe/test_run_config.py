@@ -34,6 +34,13 @@ def test_damaged_config(tmp_path: Path, text: str) -> None:
         RunConfig.read(tmp_path)
 
 
+def test_schedule_and_what_it_goes_without_come_back(tmp_path: Path) -> None:
+    config = RunConfig.of(Graph(name="flow"), seed=1, schedule="hybrid", without=["pipeline"])
+    write_json(tmp_path / "config.json", config)
+    assert RunConfig.read(tmp_path) == config
+    assert (config.schedule, config.without) == ("hybrid", ("pipeline",))
+
+
 def test_config_of_a_newer_version_is_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**attrs.asdict(CONFIG), "invented_later": 1}))
     assert RunConfig.read(tmp_path) == CONFIG

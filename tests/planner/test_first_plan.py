@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ import ebrl
 from ebrl.errors import PlanError, UsageError
 from ebrl.graph.model import Resources
 from ebrl.graph.plan import Plan, Quota, StagePlan, replica_cores
+from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.first_plan import check_resources, first_plan, stage_cores
 from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
@@ -97,6 +98,33 @@ def test_sync_acts_on_all_environments_at_once() -> None:
     assert first_plan(lift_ppo(max_staleness=3), POOL).max_staleness == 3
 
 
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_plan_follows_its_schedule(name: str) -> None:
+    rules, plan = SCHEDULES[name], first_plan(lift_ppo(max_staleness=3), POOL, name)
+    assert (plan.schedule, plan.title, plan.without) == (name, name, ())
+    assert plan.max_staleness == (3 if rules.overlap else 0)
+    assert (plan.step_barrier, plan.groups, plan.rebinding) == (rules.step_barrier, rules.groups, True)
+    assert plan.stage("generate").batch_size == (4 if name == "hybrid" else 8)
+
+
+def test_a_plan_without_mechanisms() -> None:
+    plan = first_plan(lift_ppo(max_staleness=3), POOL, "ebrl", ["rebinding", "pipeline"])
+    assert (plan.title, plan.without) == ("ebrl without pipeline, rebinding", ("pipeline", "rebinding"))
+    assert (plan.max_staleness, plan.step_barrier, plan.rebinding) == (3, True, False)
+    assert first_plan(lift_ppo(), POOL, without=["overlap"]).max_staleness == 0
+    with pytest.raises(UsageError, match="there is no mechanism 'rebind'"):
+        first_plan(lift_ppo(), POOL, without=["rebind"])
+
+
+def test_behind_a_barrier_a_batch_is_a_group_of_one_replica() -> None:
+    def batch(schedule: str, **options: Any) -> int:
+        return first_plan(planned(**options), POOL, schedule).stage("generate").batch_size
+
+    assert [batch(schedule) for schedule in ("sync", "hybrid")] == [5, 3]
+    assert [batch(schedule, simulate={"replicas": 2}) for schedule in ("sync", "hybrid", "ebrl")] == [3, 2, 5]
+    assert batch("hybrid", generate={"batch_size": 2}) == 2
+
+
 def test_batch_sizes() -> None:
     plan = first_plan(planned(), POOL)
     assert (plan.stage("generate").batch_size, plan.stage("train_ppo").batch_size) == (5, 5)
@@ -169,6 +197,50 @@ def test_gpus_are_handed_out_in_turn() -> None:
     assert notes == ("stages ask for 2 GPUs together and share 1; nothing divides them yet",)
 
 
+def on_gpus(schedule: str, count: int, *kinds: str, without: Sequence[str] = ()) -> dict[str, Any]:
+    """Devices by stage where stages of `kinds` ask for one each; notes too."""
+    graph = planned()
+    for name, node in graph.nodes.items():
+        if node.stage.kind in kinds:
+            graph.nodes[name] = attrs.evolve(node, stage=attrs.evolve(node.stage, resources=Resources(gpus=1)))
+    pool = ResourcePool(cores=(0,), gpus=tuple(Gpu(uuid=f"{number}", name="H200") for number in range(count)))
+    plan = first_plan(graph, pool, schedule, without)
+    return {stage.kind: "".join(stage.quota.gpus) for stage in plan.stages} | {"notes": plan.notes}
+
+
+TURNS = ("stages take turns on GPUs, but keep their memory there meanwhile: a run offloads nothing",)
+
+
+def test_how_schedules_have_devices() -> None:
+    stages = ("generation", "training")
+    own = {"simulation": "", "generation": "0", "training": "1", "notes": ()}
+    assert [on_gpus(name, 2, *stages) for name in ("ebrl", "sync", "async", "disaggregated")] == [own] * 4
+    all_have = {"simulation": "", "generation": "01", "training": "01", "notes": TURNS}
+    assert on_gpus("colocated", 2, *stages) == all_have
+    assert on_gpus("hybrid", 2, *stages) == all_have, "the simulation has no use for its half"
+    assert on_gpus("hybrid", 5, "simulation", *stages) == {
+        "simulation": "01", "generation": "234", "training": "01234", "notes": TURNS
+    }  # fmt: skip
+    assert on_gpus("hybrid", 0)["notes"] == on_gpus("async", 0)["notes"] == ()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "without", "message", "hint"),
+    [
+        ("async", (), "the stages ask for 2 GPUs together, this machine has 1 GPU(s): H200, and no two", "colocated"),
+        ("disaggregated", (), "no two stages may share one", "ebrl and sync share"),
+        ("ebrl", ("allocation",), "no two stages may share one", "ebrl and sync share"),
+        ("hybrid", (), "needs a GPU for the simulation and one for the generation, this machine has 1", "colocated"),
+    ],
+)
+def test_schedules_that_need_more_devices(schedule: str, without: tuple[str, ...], message: str, hint: str) -> None:
+    kinds = ("simulation" if schedule == "hybrid" else "training", "generation")
+    with pytest.raises(PlanError) as caught:
+        on_gpus(schedule, 1, *kinds, without=without)
+    assert message in caught.value.message and hint in (caught.value.hint or "")
+    assert on_gpus("sync", 1, *kinds)["generation"] == "0"
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -206,7 +278,7 @@ def test_notes_say_what_is_advisory() -> None:
 def test_unknown_schedule() -> None:
     with pytest.raises(UsageError, match="there is no schedule 'snyc'") as caught:
         first_plan(lift_ppo(), POOL, "snyc")
-    assert caught.value.hint == "did you mean 'sync'?"
+    assert caught.value.hint == "did you mean 'sync' or 'async'?"
 
 
 def test_environments_are_bound_only_where_the_stage_has_the_machine_to_itself() -> None:

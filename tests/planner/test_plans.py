@@ -38,8 +38,8 @@ def flow(batch_size: int | None = None, one: bool = False) -> None:
     weights <<= (train_on_one if one else train)(policy, trajectories)
 
 
-def problem(graph: Graph, schedule: str = "ebrl") -> tuple[Plan, Problem]:
-    plan = first_plan(graph, POOL, schedule)
+def problem(graph: Graph, schedule: str = "ebrl", *without: str) -> tuple[Plan, Problem]:
+    plan = first_plan(graph, POOL, schedule, without)
     return plan, profiled_problem(graph, plan, POOL, made())
 
 
@@ -49,7 +49,22 @@ def test_what_the_allocator_is_told_of_a_graph() -> None:
     assert asked.cores == {("", 2), ("", 3)}
     assert (dict(asked.pinned), dict(asked.core_quotas)) == ({}, {})
     assert chunks_per_iteration(flow(), plan) == 64
-    assert problem(flow(), "sync")[1].barriers
+    taking_turns = ("sync", "colocated", "disaggregated", "hybrid")
+    assert all(problem(flow(), name)[1].barriers for name in taking_turns)
+    assert problem(flow(), "ebrl", "overlap")[1].barriers and not problem(flow(), "async")[1].barriers
+
+
+def test_behind_a_step_barrier_the_batch_stays() -> None:
+    assert problem(flow(), "async")[1].pinned == {"batch": 4}
+    plan, asked = problem(flow(), "hybrid")
+    assert planned(flow(), plan, POOL, asked)[0].stage("generate").batch_size == 2
+
+
+def test_without_allocation_a_profile_changes_nothing() -> None:
+    plan, asked = problem(flow(), "ebrl", "allocation")
+    found, answer = planned(flow(), plan, POOL, asked)
+    assert found == attrs.evolve(plan, predicted=answer.prediction.rate)
+    assert answer.prediction == as_it_is(asked, plan)
 
 
 def test_what_the_author_fixed_is_pinned() -> None:

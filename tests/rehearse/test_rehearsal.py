@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.allocate import allocate
-from ebrl.planner.costs import StageCosts
 from ebrl.planner.feedback import FeedbackPlanner
 from ebrl.planner.predict import predict
 from ebrl.planner.problem import Allocation, Problem
 from ebrl.rehearse.rehearsal import Rehearsal, Step, throughput
 from ebrl.rehearse.truth import TrueCosts
 
-from ..planner.machines import chunks, drifted, on_cores, on_devices, straight
+from ..planner.machines import drifted, on_cores, on_devices, straight
 
 NOISE = {
     "simulation_sigma": 0.2,
@@ -55,7 +55,7 @@ def test_it_agrees_with_what_is_predicted(problem: Problem, allocation: Allocati
 def test_barriers_agree_with_what_is_predicted() -> None:
     """One environment per core, so that nobody waits at the end of a rollout."""
     problem = on_cores(8, barriers=True, training=straight("cpu", 0.0, 0.002))
-    steps = Rehearsal(problem, SHARED, TrueCosts.of(problem), step_barrier=True).run(20)
+    steps = Rehearsal(problem, SHARED, TrueCosts.of(problem), schedule=SCHEDULES["sync"]).run(20)
     # The batch is one call of all environments between two of their chunks, which the prediction lets overlap.
     assert throughput(steps[5:]) == pytest.approx(1 / (0.011 / 8 + 0.002), rel=0.02)
     assert throughput(steps[5:]) <= predict(problem, SHARED).rate * 1.02
@@ -154,9 +154,6 @@ def test_the_planner_finds_the_best_allocation_again() -> None:
 
 def test_what_cannot_be_rehearsed_is_refused() -> None:
     problem = on_cores(2)
-    rendering = StageCosts(tables={**chunks(0.01).tables, **straight("gpu", 0.0, 0.1).tables})
-    with pytest.raises(ValueError, match="simulators that compute on devices cannot be rehearsed"):
-        rehearse(attrs.evolve(problem, simulation=rendering), SHARED)
     with pytest.raises(ValueError, match="an iteration of 64 chunk-steps has no whole windows of 7"):
         rehearse(attrs.evolve(problem, window=7), SHARED)
 

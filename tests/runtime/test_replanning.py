@@ -12,6 +12,7 @@ import pytest
 import ebrl
 from ebrl.graph.load import load_workflow
 from ebrl.graph.plan import Plan
+from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.costs import Point
 from ebrl.planner.feedback import Measurement
 from ebrl.planner.first_plan import first_plan
@@ -103,7 +104,9 @@ def test_what_the_author_fixed_stays() -> None:
 def test_where_plans_stay_as_they_are() -> None:
     graph = small()
     assert applies(first_plan(graph, POOL), [POOL])
-    assert not applies(first_plan(graph, POOL, "sync"), [POOL])
+    assert applies(first_plan(graph, POOL, without=["rebinding", "pipeline"]), [POOL])
+    assert not any(applies(first_plan(graph, POOL, name), [POOL]) for name in SCHEDULES if name != "ebrl")
+    assert not any(applies(first_plan(graph, POOL, without=[name]), [POOL]) for name in ("allocation", "overlap"))
     assert not applies(first_plan(graph, POOL), [POOL, POOL])
 
 

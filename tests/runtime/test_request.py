@@ -10,6 +10,7 @@ import pytest
 import ebrl
 from ebrl.errors import UsageError
 from ebrl.graph.load import load_workflow
+from ebrl.planner.first_plan import first_plan
 
 from .conftest import WORKFLOWS
 
@@ -43,6 +44,25 @@ def test_what_is_no_schedule_and_no_path(workflow: Any) -> None:
     error = refused(lambda: ebrl.launch(workflow(), schedule="ebrl2"))
     assert (error.message, error.hint) == ("there is no schedule 'ebrl2'", "did you mean 'ebrl'?")
     assert refused(lambda: ebrl.launch(workflow(), run_dir=5)).message == "run_dir must be a path, got 5"
+
+
+def test_what_no_schedule_can_do_without(workflow: Any) -> None:
+    error = refused(lambda: ebrl.launch(workflow(), without=["rebind"]))
+    assert (error.message, error.hint) == (
+        "there is no mechanism 'rebind' to go without", "did you mean 'rebinding'?"
+    )  # fmt: skip
+    error = refused(lambda: ebrl.launch(workflow(), without="overlap"))
+    assert (error.message, error.hint) == ("without must be several names, got 'overlap'", "write without=['overlap']")
+
+
+def test_a_plan_says_what_it_goes_without(workflow: Any) -> None:
+    plan = first_plan(workflow(), ebrl.ResourcePool.discover(), "sync", ["rebinding"])
+    error = refused(lambda: ebrl.launch(workflow(), plan=plan, without=["overlap"]))
+    assert error.message == "the plan goes without rebinding, asked for is overlap"
+    assert refused(lambda: ebrl.launch(workflow(), plan=plan, without=[])).message.endswith("asked for is nothing")
+    assert refused(lambda: ebrl.launch(workflow(), plan=plan, schedule="async")).message.startswith("the plan has the")
+    ebrl.launch(workflow(), plan=plan)
+    ebrl.launch(workflow(), plan=plan, schedule="sync", without=("rebinding",))
 
 
 def test_resources_are_of_this_machine(workflow: Any) -> None:

@@ -129,6 +129,23 @@ def test_lock_step() -> None:
         assert play.requests == [(0, 1, 2)] * 6
 
 
+@pytest.mark.parametrize("rebinding", [True, False])
+def test_groups_take_turns(rebinding: bool) -> None:
+    simulator = order("counting.Counting", lengths=(2, 3, 4))
+    settings = {"step_barrier": True, "groups": 2, "rebinding": rebinding, "in_order": True}
+    with Play(simulator, num_envs=5, num_steps=6, settings=settings) as play:
+        play.at_rest()
+        play.batch()
+        assert sorted(play.requests) == [(0, 2, 4)] * 6 + [(1, 3)] * 6
+
+
+def test_without_rebinding_an_environment_keeps_its_core() -> None:
+    with Play(order("counting.Counting"), num_envs=3, settings={"rebinding": False, "bind": True}) as play:
+        play.batch(8)
+        allowed = [os.sched_getaffinity(pid) for pid in play.rollout.pids()]
+        assert allowed == [{0}, {1}, {0}]
+
+
 def test_lock_step_survives_a_loss() -> None:
     simulator = order("raising.Raising", at=3, seeds=[reset_seed(0, "simulate", 1, 0)])
     with Play(simulator, num_envs=2, num_steps=6, settings={"step_barrier": True, "in_order": True}) as play:

@@ -57,7 +57,7 @@ def test_a_slot_that_owes_an_answer_asks_later() -> None:
 
 
 def test_what_could_not_be_sent_stays_open() -> None:
-    requests, actor = Requests(barriers=[StepBarrier()]), Listening(failures=1)
+    requests, actor = Requests(batch_size=64, barriers=[StepBarrier()]), Listening(failures=1)
     requests.add(1)
     requests.add(0)
     with pytest.raises(ZeroDivisionError):
@@ -67,7 +67,7 @@ def test_what_could_not_be_sent_stays_open() -> None:
 
 
 def test_behind_a_barrier_all_are_sent_together() -> None:
-    requests, actor = Requests(barriers=[StepBarrier()]), Listening()
+    requests, actor = Requests(batch_size=64, barriers=[StepBarrier()]), Listening()
     requests.add(1)
     assert not requests.send(actor, hungry=True, active=lambda: [0, 1])
     requests.add(0)
@@ -84,7 +84,7 @@ def test_what_comes_all_at_once_is_asked_for_in_batches_so_that_several_workers_
 
 
 def test_groups_do_not_wait_for_one_another() -> None:
-    requests, actor = Requests(barriers=[StepBarrier(), StepBarrier()]), Listening()
+    requests, actor = Requests(batch_size=64, barriers=[StepBarrier(), StepBarrier()]), Listening()
     requests.add(0)
     requests.add(3)
     assert not requests.send(actor, hungry=False, active=lambda: [0, 1, 2, 3])
@@ -96,7 +96,7 @@ def test_groups_do_not_wait_for_one_another() -> None:
 
 
 def test_groups_that_are_complete_at_once_ask_one_by_one() -> None:
-    requests, actor = Requests(barriers=[StepBarrier(), StepBarrier()]), Listening(failures=1)
+    requests, actor = Requests(batch_size=64, barriers=[StepBarrier(), StepBarrier()]), Listening(failures=1)
     for row in (3, 0, 1, 2, 4):
         requests.add(row)
     requests.withdraw(4)
@@ -109,7 +109,7 @@ def test_groups_that_are_complete_at_once_ask_one_by_one() -> None:
 
 @given(groups=st.integers(1, 4), rows=st.integers(1, 9), data=st.data())
 def test_a_group_is_asked_for_when_its_last_row_is_there(groups: int, rows: int, data: st.DataObject) -> None:
-    requests, actor = Requests(barriers=[StepBarrier() for _ in range(groups)]), Listening()
+    requests, actor = Requests(batch_size=64, barriers=[StepBarrier() for _ in range(groups)]), Listening()
     missing = [set(range(group, rows, groups)) for group in range(groups)]
     for row in data.draw(st.permutations(range(rows))):
         requests.add(row)

@@ -1,0 +1,63 @@
+"""Device parts: what a chunk-step of a simulator that renders or computes on devices takes there, after its core."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ebrl.planner.problem import Allocation, Problem
+from ebrl.rehearse.clock import Clock
+from ebrl.rehearse.truth import Draws
+
+Call = Callable[[], None]
+
+
+class DeviceParts:
+    """One part after the other on each share, oldest first; an environment goes wherever a share is free.
+
+    Simulators that step many environments in one call on a device appear as the many short calls that take as long.
+    """
+
+    def __init__(self, clock: Clock, draws: Draws) -> None:
+        self._clock, self._draws = clock, draws
+        self._shares: list[tuple[str, float]] = []
+        self._free: list[tuple[str, float]] = []
+        self._waiting: deque[Call] = deque()
+
+    @property
+    def shares(self) -> int:
+        return len(self._shares)
+
+    @property
+    def busy(self) -> int:
+        """Shares at work."""
+        return len(self._shares) - len(self._free)
+
+    @property
+    def queued(self) -> int:
+        """Chunk-steps that are here, at work or not."""
+        return self.busy + len(self._waiting)
+
+    def use(self, problem: Problem, allocation: Allocation) -> None:
+        """Once, before anything begins: a simulator stays on its device."""
+        models = {device.uuid: device.model for device in problem.devices}
+        self._shares = [(models[uuid], percent) for uuid, percent in allocation.simulation.items()]
+        self._free = list(self._shares)
+
+    def begin(self, done: Call) -> bool:
+        """`done` when a part is over; False, and nothing happens, where there are no shares."""
+        if not self._shares:
+            return False
+        self._waiting.append(done)
+        self._next()
+        return True
+
+    def _next(self) -> None:
+        while self._free and self._waiting:
+            share, done = self._free.pop(), self._waiting.popleft()
+            self._clock.after(self._draws.device_part_s(*share), lambda share=share, done=done: self._over(share, done))  # type: ignore[misc]
+
+    def _over(self, share: tuple[str, float], done: Call) -> None:
+        self._free.append(share)
+        self._next()
+        done()
