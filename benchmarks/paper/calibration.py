@@ -173,7 +173,7 @@ def _grid(batches: Iterable[int]) -> Iterator[tuple[str, int, int]]:
 
 
 def _speed(percent: int) -> float:
-    return (percent / 100) ** SM_EXPONENT.value
+    return float((percent / 100) ** SM_EXPONENT.value)
 
 
 def _point(

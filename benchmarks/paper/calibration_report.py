@@ -15,7 +15,11 @@ figure says what it is:
 
 - **published**: somebody else reports it.
 - **derived**: follows from published or measured figures, as its source says.
-- **assumed**: nobody reports it; the source says why it is plausible by itself. No assumption was fitted to a result.
+- **assumed**: nobody reports it; the source says why it is plausible by itself.
+
+The paper's results were known when the assumptions were made, but no rehearsal had been compared with them, and none
+was changed after one. Parameter and token counts behind the compute, and peak rates of devices, are from general
+knowledge of the models and data sheets and were not looked up again.
 
 Not modelled: stages on one device slow each other by no more than the SMs they take (no contention for memory
 bandwidth), and a simulator's environments on one device take turns.

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from ebrl.errors import UsageError
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.planner.allocate import SLACK, Answer, allocate
 from ebrl.planner.plans import allocation_of, changed, problem_of
 from ebrl.planner.predict import Prediction, predict
-from ebrl.planner.problem import Device, Node, Problem
+from ebrl.planner.problem import GENERATION, TRAINING, Device, Node, Problem
 from ebrl.planner.profile import Profile
 from ebrl.resources.pool import ResourcePool
 
@@ -44,14 +45,28 @@ def profiled_problem(graph: Graph, plan: Plan, pool: ResourcePool, profile: Prof
 
 
 def planned(graph: Graph, plan: Plan, pool: ResourcePool, problem: Problem) -> tuple[Plan, Answer]:
-    """`plan` with what the allocator chose, still of epoch 0; as it is where it goes without allocation."""
+    """`plan` with what the allocator chose, still of epoch 0; as it is where it goes without allocation.
+
+    UsageError where the costs are of nothing that is here.
+    """
     if "allocation" in plan.without:
         prediction = as_it_is(problem, plan)
+        _check_possible(prediction)
         answer = Answer(allocation=allocation_of(plan, problem), prediction=prediction, exact=True)
         return attrs.evolve(plan, predicted=prediction.rate), answer
     answer = allocate(problem, generation_replicas=allocation_of(plan, problem).generation_replicas, slack=SLACK)
+    _check_possible(answer.prediction)
     found = changed(plan, answer.allocation, graph, pool, answer.prediction)
     return attrs.evolve(found, epoch=plan.epoch), answer
+
+
+def _check_possible(prediction: Prediction) -> None:
+    nowhere = [stage for stage in (GENERATION, TRAINING) if not prediction.limits.get(stage, 1.0)]
+    if nowhere:
+        raise UsageError(
+            f"the profile knows no costs of the {' and the '.join(nowhere)} on anything that this plan gives them",
+            hint="it is of other devices, or plans give them cores only: measure here, with ebrl profile",
+        )
 
 
 def explained(problem: Problem, answer: Answer, chunk: int) -> Explanation:

@@ -116,7 +116,7 @@ def test_what_is_not_known() -> None:
             case(wrong[0], wrong[1], model=wrong[2])
 
 
-@pytest.mark.parametrize("name", ["libero_gr00t", "robocasa_openpi"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_rehearsal_of_a_case_stays_below_the_roofline(name: str) -> None:
     found = case(name, "grpo", gpus=2, horizons=1)
     rehearsal = Rehearsal(found.problem, allocate(found.problem).allocation, found.truth)

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 import ebrl
+from ebrl.errors import UsageError
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.observe.plan_table import explanation_lines
@@ -162,3 +163,13 @@ def test_a_profile_of_a_slower_stage_moves_the_bottleneck() -> None:
     found, answer = planned(graph, plan, POOL, asked)
     assert answer.prediction.bottleneck == "training"
     assert found.predicted == pytest.approx(10.0, rel=0.1)
+
+
+@pytest.mark.parametrize("without", [(), ("allocation",)])
+def test_a_profile_of_devices_says_nothing_of_cores(without: tuple[str, ...]) -> None:
+    rows = {**made().stages, "training": (point(100, 64, 0.1, resource="NVIDIA H100 80GB HBM3"),)}
+    graph = flow()
+    plan = first_plan(graph, POOL, "ebrl", without)
+    asked = profiled_problem(graph, plan, POOL, made(stages=rows))
+    with pytest.raises(UsageError, match="knows no costs of the training on anything that this plan gives them"):
+        planned(graph, plan, POOL, asked)
