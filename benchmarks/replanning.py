@@ -1,6 +1,6 @@
 """Whether a run that begins with a bad plan finds back to the best one, on this machine's cores.
 
-    python benchmarks/replanning.py            about 20 minutes on 2 cores; keeps its results
+    python benchmarks/replanning.py            about 25 minutes on 2 cores; keeps its results
     python benchmarks/replanning.py --quick    under two minutes; figures are no measurement
 
 `reach_ppo` and `lift_ppo` begin with generation batches of 1, the simulation on one core and training with a thread
@@ -25,7 +25,7 @@ def main() -> int:
     quick = parser.parse_args().quick
     report = Report(name="replanning")
     for name in ("reach",) if quick else ("reach", "lift"):
-        _compare(report, name, rounds=1 if quick else 3, measure_s=3.0 if quick else 12.0, few=quick)
+        _compare(report, name, rounds=1 if quick else 5, measure_s=3.0 if quick else 12.0, few=quick)
     report.show(wide_console())
     if not quick:
         print(f"results: {report.save()}")

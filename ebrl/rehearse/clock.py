@@ -61,6 +61,8 @@ class SharedCores:
         """CPU time of everything that was begun."""
         self._clock = clock
         self._progress_s = self._seen_s = 0.0
+        self._speed = 1.0
+        """Of each thread, as a share of that of one alone."""
         self._threads: list[tuple[float, int, Call]] = []  # by the progress at which they end
         self._begun = 0
 
@@ -70,6 +72,7 @@ class SharedCores:
         self._begun += 1
         self.used_s += core_s
         heapq.heappush(self._threads, (self._progress_s + core_s, self._begun, done))
+        self._share_out()
 
     @property
     def busy(self) -> int:
@@ -80,19 +83,22 @@ class SharedCores:
         """When the next thread is done, if nothing begins before."""
         if not self._threads:
             return math.inf
-        return self._seen_s + (self._threads[0][0] - self._progress_s) / self._speed()
+        return self._seen_s + (self._threads[0][0] - self._progress_s) / self._speed
 
     def finish(self) -> None:
         """The clock has reached `next_s`."""
         self._seen_s, self._progress_s = self._clock.now_s, self._threads[0][0]
-        heapq.heappop(self._threads)[2]()
+        done = heapq.heappop(self._threads)[2]
+        self._share_out()
+        done()
 
     def _catch_up(self) -> None:
-        self._progress_s += (self._clock.now_s - self._seen_s) * self._speed()
+        self._progress_s += (self._clock.now_s - self._seen_s) * self._speed
         self._seen_s = self._clock.now_s
 
-    def _speed(self) -> float:
-        return min(1.0, self.count / max(len(self._threads), 1))
+    def _share_out(self) -> None:
+        threads = len(self._threads)
+        self._speed = self.count / threads if threads > self.count else 1.0
 
 
 def call(clock: Clock, cores: SharedCores, *, seconds: float, core_s: float, done: Call) -> None:

@@ -20,34 +20,25 @@ class DeviceParts:
 
     def __init__(self, clock: Clock, draws: Draws) -> None:
         self._clock, self._draws = clock, draws
-        self._shares: list[tuple[str, float]] = []
         self._free: list[tuple[str, float]] = []
         self._waiting: deque[Call] = deque()
-
-    @property
-    def shares(self) -> int:
-        return len(self._shares)
-
-    @property
-    def busy(self) -> int:
+        self.shares = 0
+        self.busy = 0
         """Shares at work."""
-        return len(self._shares) - len(self._free)
-
-    @property
-    def queued(self) -> int:
+        self.queued = 0
         """Chunk-steps that are here, at work or not."""
-        return self.busy + len(self._waiting)
 
     def use(self, problem: Problem, allocation: Allocation) -> None:
         """Once, before anything begins: a simulator stays on its device."""
         models = {device.uuid: device.model for device in problem.devices}
-        self._shares = [(models[uuid], percent) for uuid, percent in allocation.simulation.items()]
-        self._free = list(self._shares)
+        self._free = [(models[uuid], percent) for uuid, percent in allocation.simulation.items()]
+        self.shares = len(self._free)
 
     def begin(self, done: Call) -> bool:
         """`done` when a part is over; False, and nothing happens, where there are no shares."""
-        if not self._shares:
+        if not self.shares:
             return False
+        self.queued += 1
         self._waiting.append(done)
         self._next()
         return True
@@ -55,9 +46,12 @@ class DeviceParts:
     def _next(self) -> None:
         while self._free and self._waiting:
             share, done = self._free.pop(), self._waiting.popleft()
+            self.busy += 1
             self._clock.after(self._draws.device_part_s(*share), lambda share=share, done=done: self._over(share, done))  # type: ignore[misc]
 
     def _over(self, share: tuple[str, float], done: Call) -> None:
         self._free.append(share)
+        self.busy -= 1
+        self.queued -= 1
         self._next()
         done()

@@ -44,6 +44,10 @@ class Generation:
         self._version = 0
         self._paused_until_s = 0.0
         self._replicas: dict[str, Replica] = {}
+        self.busy = 0
+        """Replicas at work."""
+        self.held = 0
+        """Requests that wait for newer weights."""
 
     def use(self, problem: Problem, allocation: Allocation, pause_s: float) -> None:
         """Serve as `allocation` says. What a replica with another share owes goes to the others, after the pause."""
@@ -73,16 +77,6 @@ class Generation:
     def replicas(self) -> int:
         return len(self._replicas)
 
-    @property
-    def busy(self) -> int:
-        """Replicas at work."""
-        return sum(replica.serving for replica in self._replicas.values())
-
-    @property
-    def held(self) -> int:
-        """Requests that wait for newer weights."""
-        return sum(replica.batcher.held for replica in self._replicas.values())
-
     def request(self, rows: Sequence[int], *, hungry: bool) -> None:
         """As `ChannelActor` does: whoever owes least gets them, all hear of hunger."""
         chosen = min(self._replicas.values(), key=lambda replica: len(replica.owed))
@@ -91,13 +85,16 @@ class Generation:
                 given = rows if replica is chosen else ()
                 replica.owed.update(given)
                 oldest = [self._rollout.min_version(row) for row in given]
+                before = replica.batcher.held
                 replica.batcher.arrived(given, min_versions=oldest, version=self._version, hungry=hungry)
+                self.held += replica.batcher.held - before
         self._serve()
 
     def published(self, version: int) -> None:
         self._version = version
         for replica in self._replicas.values():
             replica.batcher.published(version)
+        self.held = sum(replica.batcher.held for replica in self._replicas.values())
         self._serve()
 
     def rates(self) -> tuple[float, float]:
@@ -120,7 +117,9 @@ class Generation:
     def _retire(self, replica: Replica) -> list[int]:
         """Requests that nobody has begun to answer."""
         replica.retired = True
+        self.busy -= replica.serving
         rows = replica.batcher.requests()
+        self.held -= replica.batcher.held
         replica.batcher.forget(rows)
         replica.owed.difference_update(rows)
         return rows
@@ -135,6 +134,7 @@ class Generation:
         if replica.serving or replica.retired or not (rows := replica.batcher.take()):
             return
         replica.serving = True
+        self.busy += 1
         seconds, core_s = self._draws.generation_s(replica.model, replica.quota, len(rows))
         version, began_s = self._version, self._clock.now_s
 
@@ -147,6 +147,7 @@ class Generation:
 
     def _answer(self, replica: Replica, rows: list[int], version: int, taken_s: float) -> None:
         replica.serving = False
+        self.busy -= not replica.retired
         replica.served += len(rows)
         replica.batches += 1
         replica.busy_s += taken_s

@@ -2,7 +2,7 @@
 
 What is simpler than in a run: several machines count as one, whose cores all stages share fairly (core quotas only
 bound how many environments run at a time); observations and trajectories travel in no time, weights in `publish_s`;
-nothing fails; an environment gets its core for a whole chunk.
+nothing fails; unless told the control steps of a chunk, an environment keeps its core for a whole one.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Rehearsal:
     """`run` as often as you like; it goes on where it was.
 
     truth: what the stages cost; drift: what they cost from some training step on. planner: changes the allocation
-    under way. change_s: for how long devices do nothing where their shares change. Where devices go from stage to stage
-    in turn, each may have all of them in `allocation`.
+    under way. change_s: for how long devices do nothing where their shares change. steps: control steps of a chunk,
+    between which cores may change hands. Where devices go from stage to stage in turn, each may have all of them in
+    `allocation`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Rehearsal:
         planner: FeedbackPlanner | None = None,
         schedule: Schedule = SCHEDULES["ebrl"],
         change_s: float = 0.0,
+        steps: int = 1,
         seed: int = 0,
     ) -> None:
         if problem.iteration % problem.window:
@@ -86,6 +88,7 @@ class Rehearsal:
             environments=problem.environments,
             slots=len(usable_cores(problem, allocation)[SIMULATION]),
             window=problem.window,
+            steps=steps,
             batch_size=allocation.batch,
             schedule=schedule,
             devices=(devices := DeviceParts(self._clock, self._draws)),

@@ -1,11 +1,12 @@
 """The rollout of a rehearsal: environments that take their time, under the dispatcher, windows and requests of a run.
 
-The life of an environment is that of `ebrl.runtime.rollout`, but that a grant is a whole chunk.
+The life of an environment is that of `ebrl.runtime.rollout`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
@@ -16,6 +17,7 @@ from ebrl.rehearse.truth import Draws
 from ebrl.schedule.barriers import StepBarrier
 from ebrl.schedule.dispatcher import StepDispatcher, Urgency
 from ebrl.schedule.fixed_dispatcher import FixedDispatcher
+from ebrl.schedule.quantum import quantum
 from ebrl.schedule.requests import Actor, Requests
 from ebrl.schedule.windows import Window, Windows
 
@@ -30,6 +32,12 @@ class Environment:
     window: Window | None = None
     left: int = 0
     """Chunk-steps that the window still has."""
+    steps: int = 0
+    """Control steps that the chunk still has."""
+    granted: int = 0
+    """Of those, what the environment does with its core."""
+    began_s: float = 0.0
+    """When the actions of the chunk arrived."""
     episode: float = 0.0
     """Chunk-steps until the next reset."""
     version: int = 0
@@ -63,17 +71,22 @@ class Rollout:
         environments: int,
         slots: int,
         window: int,
+        steps: int,
         batch_size: int,
         schedule: Schedule,
         devices: DeviceParts,
         on_batch: Callable[[int, list[int]], None],
     ) -> None:
-        """slots: environments that run at a time. window: chunk-steps of one. devices: where a chunk goes on after its
-        core. on_batch: (batch, versions of its chunks)."""
+        """slots: environments that run at a time. window: chunk-steps of one. steps: control steps of a chunk, between
+        which a core may go to another environment. devices: where a chunk goes on after its core. on_batch: (batch,
+        versions of its chunks)."""
         self._clock, self._cores, self._draws, self._window, self._on_batch = clock, cores, draws, window, on_batch
+        self._steps = steps
         self.actor: Actor | None = None
         self.on_work: Callable[[int, str, float], None] = lambda environment, work, began_s: None
         """Hears what an environment has done on its core, and since when."""
+        self.on_chunk: Callable[[int, float], None] = lambda environment, began_s: None
+        """Hears when an environment has done a chunk, and when its actions had arrived."""
         self.counts = Counts()
         self.environments = [Environment() for _ in range(environments)]
         self.dispatcher = (StepDispatcher if schedule.rebinding else FixedDispatcher)(cores=tuple(range(slots)))
@@ -105,7 +118,8 @@ class Rollout:
         self.requests.answered(rows)
         for row in rows:
             environment = self.environments[row]
-            environment.work, environment.version = "step", version
+            environment.work, environment.version, environment.steps = "step", version, self._steps
+            environment.began_s = self._clock.now_s
             self.dispatcher.ready(row, urgency=environment.urgency)
         self.flush()
 
@@ -124,20 +138,29 @@ class Rollout:
         return taken
 
     def flush(self) -> None:
-        while self._dispatch() or self._request():
-            pass
+        self._dispatch()
+        while self._request():
+            self._dispatch()
 
-    def _dispatch(self) -> bool:
-        grants = self.dispatcher.dispatch()
+    def _dispatch(self) -> None:
+        if not (grants := self.dispatcher.dispatch()):
+            return
         running = self.dispatcher.running
         for index, _ in grants:
-            if self.environments[index].work == "reset":
+            environment = self.environments[index]
+            if environment.work == "reset":
+                environment.granted = 1
                 core_s = self._draws.reset_s(index)
             else:
-                core_s = self._draws.chunk_s(index, running)
+                environment.granted = self._grant(index, environment)
+                core_s = self._draws.chunk_s(index, running, environment.granted / self._steps)
             self.counts.core_s += core_s
-            self._cores.run(core_s, _Done(self, index, self._clock.now_s))
-        return bool(grants)
+            self._cores.run(core_s, partial(self.finished, index, self._clock.now_s))
+
+    def _grant(self, index: int, environment: Environment) -> int:
+        if self._steps == 1:
+            return 1
+        return quantum(self.dispatcher.latency_s.get((index, "step")), environment.steps)
 
     def _request(self) -> bool:
         return self.requests.send(self.actor, hungry=self.dispatcher.hungry, active=self._active)
@@ -145,9 +168,13 @@ class Rollout:
     def finished(self, index: int, began_s: float) -> None:
         """The chunk or reset of an environment leaves its core."""
         environment = self.environments[index]
-        self.dispatcher.finished(index, self._clock.now_s - began_s)
+        self.dispatcher.finished(index, self._clock.now_s - began_s, environment.granted)
         self.on_work(index, environment.work, began_s)
-        if environment.work == "reset":
+        if environment.work == "step" and environment.granted < environment.steps:
+            environment.steps -= environment.granted
+            self.dispatcher.ready(index, urgency=environment.urgency)
+            self.flush()
+        elif environment.work == "reset":
             environment.episode = self._draws.episode()
             self._go_on(index, environment)
         elif not self._devices.begin(lambda: self._stepped(index, environment)):
@@ -156,6 +183,7 @@ class Rollout:
             self.flush()
 
     def _stepped(self, index: int, environment: Environment) -> None:
+        self.on_chunk(index, environment.began_s)
         self._chunk_done(environment)
         self._go_on(index, environment)
 
@@ -202,13 +230,3 @@ class Rollout:
             for index, environment in enumerate(self.environments)
             if environment.work in soon or environment.window is not None
         ]
-
-
-@attrs.define(frozen=True)
-class _Done:
-    rollout: Rollout
-    index: int
-    began_s: float
-
-    def __call__(self) -> None:
-        self.rollout.finished(self.index, self.began_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from functools import cache
 from random import Random
 
 import attrs
@@ -108,12 +109,12 @@ class Draws:
         self.costs = costs
         self._known.clear()
 
-    def chunk_s(self, environment: int, cores: int) -> float:
-        """CPU seconds of a chunk-step while `cores` cores simulate."""
+    def chunk_s(self, environment: int, cores: int, part: float = 1.0) -> float:
+        """CPU seconds of a chunk-step, or of `part` of it, while `cores` cores simulate. Parts vary independently."""
         key = ("chunk", cores)
         if key not in self._known:
             self._known[key] = simulation_work(self.costs.simulation.on(CPU), cores), 0.0
-        return self._known[key][0] * self._factor(environment)
+        return self._known[key][0] * part * self._factor(environment, part)
 
     def device_part_s(self, model: str, percent: float) -> float:
         """Seconds of a chunk-step on `percent` of a device."""
@@ -155,10 +156,17 @@ class Draws:
         factor = self._around(sigma)
         return seconds * factor, core_s * factor
 
-    def _factor(self, environment: int) -> float:
+    def _factor(self, environment: int, part: float = 1.0) -> float:
         slow = self.costs.straggler_factor if environment in self.costs.stragglers else 1.0
-        return slow * self._around(self.costs.simulation_sigma)
+        sigma = self.costs.simulation_sigma
+        return slow * self._around(sigma if part == 1.0 else _sigma_of_part(sigma, part))
 
     def _around(self, sigma: float) -> float:
         """Lognormal with mean 1."""
         return math.exp(self._random.gauss(-sigma * sigma / 2, sigma)) if sigma else 1.0
+
+
+@cache
+def _sigma_of_part(sigma: float, part: float) -> float:
+    """Of the logarithm of independent parts whose sum has `sigma`: relative variances are inverse to the parts."""
+    return math.sqrt(math.log1p(math.expm1(sigma**2) / part))

@@ -23,17 +23,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Protocol
-
-import attrs
+from typing import NamedTuple, Protocol
 
 CORES, GENERATION, TRAINING, SIMULATION = "cores", "generation", "training", "simulation on devices"
 BUSY = "busy"
 CAUSES = ("starvation", "barrier", "admission", "transfer", "core", "environments")
+_MOST_STATES = 4096  # that are kept until somebody counts them
 
 
-@attrs.define(kw_only=True)
-class State:
+class State(NamedTuple):
     """What holds during one interval; the numbers of environments are those without a core."""
 
     cores: int
@@ -70,20 +68,17 @@ class Usage:
         self._watched = watched
         names = (CORES, GENERATION, TRAINING, SIMULATION)
         self._seconds: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in names}
+        self._passed: defaultdict[State, float] = defaultdict(float)  # what `_seconds` does not have yet
 
     def passed(self, seconds: float) -> None:
         """Nothing has changed for so long."""
-        state = self._watched.state()
-        self._cores(state, seconds)
-        cause = idle_cause(state)
-        self._part(GENERATION, state.replicas, state.replicas_busy, cause, seconds)
-        waiting = "transfer" if state.transfer else "barrier" if state.turns else "starvation"
-        self._part(TRAINING, 1, int(state.training_busy), waiting, seconds)
-        if state.shares:
-            self._part(SIMULATION, state.shares, state.shares_busy, cause, seconds)
+        self._passed[self._watched.state()] += seconds
+        if len(self._passed) > _MOST_STATES:
+            self._count()
 
     def shares(self) -> dict[str, Mapping[str, float]]:
         """Resource -> ``busy`` or cause -> share of its time so far."""
+        self._count()
         return {
             name: {cause: spent / total for cause, spent in row.items() if spent}
             for name, row in self._seconds.items()
@@ -92,8 +87,20 @@ class Usage:
 
     def clear(self) -> None:
         """Begin anew."""
+        self._passed.clear()
         for row in self._seconds.values():
             row.clear()
+
+    def _count(self) -> None:
+        for state, seconds in self._passed.items():
+            self._cores(state, seconds)
+            cause = idle_cause(state)
+            self._part(GENERATION, state.replicas, state.replicas_busy, cause, seconds)
+            waiting = "transfer" if state.transfer else "barrier" if state.turns else "starvation"
+            self._part(TRAINING, 1, int(state.training_busy), waiting, seconds)
+            if state.shares:
+                self._part(SIMULATION, state.shares, state.shares_busy, cause, seconds)
+        self._passed.clear()
 
     def _cores(self, state: State, seconds: float) -> None:
         row = self._seconds[CORES]

@@ -50,7 +50,7 @@ class Requests:
     @property
     def at_barriers(self) -> int:
         """Rows that have asked and wait for others of their group."""
-        return sum(barrier.waiting for barrier in self.barriers)
+        return sum(barrier.waiting for barrier in self.barriers) if self.barriers else 0
 
     @property
     def unanswered(self) -> int:
