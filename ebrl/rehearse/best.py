@@ -11,6 +11,7 @@ from ebrl.errors import PlanError
 from ebrl.graph.schedules import EXCLUSIVE, HALVES, IN_TURN, Schedule
 from ebrl.planner.allocate import SLACK, allocate
 from ebrl.planner.problem import Allocation, Problem
+from ebrl.rehearse.possible import possible
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
 
@@ -20,17 +21,28 @@ _STEPS, _STARTING = 12, 4
 def best(problem: Problem, truth: TrueCosts, schedule: Schedule, *, seed: int = 0) -> Allocation:
     """What the allocator finds where stages share devices; else the best in short rehearsals of all that `schedule`
     allows. PlanError where it allows nothing on these devices."""
-    # Two that take turns are divided best by the allocator for turns.
-    told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
-    choices = list(_choices(told, schedule))
-    if len(choices) == 1:
-        return choices[0]
+    allowed = choices(problem, schedule)
+    if len(allowed) == 1:
+        return allowed[0]
 
     def rate(allocation: Allocation) -> float:
         steps = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(_STEPS)
         return throughput(steps[_STARTING:])
 
-    return max(choices, key=rate)
+    return max(allowed, key=rate)
+
+
+def choices(problem: Problem, schedule: Schedule) -> list[Allocation]:
+    """All that `schedule` allows, as far as only rehearsals tell them apart; PlanError where it allows nothing."""
+    # Two that take turns are divided best by the allocator for turns.
+    told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
+    found = [allocation for allocation in _choices(told, schedule) if possible(problem, schedule, allocation)]
+    if not found:
+        raise PlanError(
+            "some stage would have nothing on which its costs are known and its memory fits",
+            hint="name other GPUs, or more of them",
+        )
+    return found
 
 
 def _choices(problem: Problem, schedule: Schedule) -> Iterator[Allocation]:
