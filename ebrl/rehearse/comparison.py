@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -71,6 +72,11 @@ class Outcome:
     @property
     def most_stale(self) -> int:
         return max(self.by_staleness)
+
+    def figures(self) -> dict[str, Any]:
+        """For a file: all of it, and what follows from it."""
+        derived = ("of_roofline", "mean_staleness", "median_staleness", "most_stale")
+        return attrs.asdict(self) | {name: getattr(self, name) for name in derived}
 
 
 def trials(
