@@ -15,21 +15,24 @@ from ebrl.rehearse.possible import possible
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
 
-_STEPS, _STARTING = 12, 4
+_FIRST_STEPS, _MOST_STEPS = 3, 12
+_STARTING = 3  # a part in so many of the steps fills the pipeline
 
 
 def best(problem: Problem, truth: TrueCosts, schedule: Schedule, *, seed: int = 0) -> Allocation:
     """What the allocator finds where stages share devices; else the best in short rehearsals of all that `schedule`
-    allows. PlanError where it allows nothing on these devices."""
-    allowed = choices(problem, schedule)
-    if len(allowed) == 1:
-        return allowed[0]
+    allows: of many the better halves, again and again, in longer ones. PlanError where it allows nothing on these
+    devices."""
+    allowed, steps = choices(problem, schedule), _FIRST_STEPS
 
     def rate(allocation: Allocation) -> float:
-        steps = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(_STEPS)
-        return throughput(steps[_STARTING:])
+        found = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(steps)
+        return throughput(found[steps // _STARTING :])
 
-    return max(allowed, key=rate)
+    while len(allowed) > 1:
+        allowed = sorted(allowed, key=rate, reverse=True)[: math.ceil(len(allowed) / 2) if steps < _MOST_STEPS else 1]
+        steps = min(2 * steps, _MOST_STEPS)
+    return allowed[0]
 
 
 def choices(problem: Problem, schedule: Schedule) -> list[Allocation]:
