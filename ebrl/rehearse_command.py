@@ -210,6 +210,7 @@ def _keep(folder: Path, found: Rehearsed, request: Mapping[str, Any]) -> list[st
 
 def _draw(folder: Path, found: Rehearsed) -> list[str]:
     from ebrl.observe.records import write_whole
+    from ebrl.observe.rehearsal_table import summary_line
 
     try:
         from ebrl.observe.gantt import gantt
@@ -218,6 +219,6 @@ def _draw(folder: Path, found: Rehearsed) -> list[str]:
     lines = []
     for gpus in dict.fromkeys(outcome.gpus for outcome, _ in found):
         path = folder / f"gantt-{gpus}gpus.png"
-        write_whole(path, gantt([(outcome.title, trace) for outcome, trace in found if outcome.gpus == gpus]))
+        write_whole(path, gantt([(summary_line(outcome), trace) for outcome, trace in found if outcome.gpus == gpus]))
         lines.append(f"picture: {path}")
     return lines

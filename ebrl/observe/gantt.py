@@ -36,7 +36,7 @@ _INCHES = 1.8  # of a schedule
 
 
 def gantt(traces: Sequence[tuple[str, Trace]]) -> bytes:
-    """A PNG. traces: by title, from top to bottom; all on one scale of time, so that the faster one ends sooner."""
+    """A PNG. traces: by headline, from top to bottom; all on one scale of time, so that the faster one ends sooner."""
     figure = Figure(figsize=(12.0, 0.9 + _INCHES * len(traces)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(traces), 1, squeeze=False, sharex=True)[:, 0]

@@ -34,8 +34,9 @@ def rehearsal_table(outcomes: Sequence[Outcome], chunk: int) -> RenderableType:
             table.add_section()
         first = firsts.setdefault(outcome.gpus, outcome)
         table.add_row(*[str(outcome.gpus)] * several, *_row(outcome, first, chunk, resources))
-    below = [Text(line) for outcome in outcomes for line in _reasons(outcome, several)]
-    return Group(table, *below, *(Text(binding_line(first, several)) for first in firsts.values()))
+    below = [binding_line(first, several) for first in firsts.values()]
+    below += [line for outcome in outcomes for line in _reasons(outcome, several)]
+    return Group(table, *map(Text, below))
 
 
 def binding_line(outcome: Outcome, several: bool) -> str:
@@ -43,6 +44,11 @@ def binding_line(outcome: Outcome, several: bool) -> str:
     where = f"on {_gpus(outcome.gpus)} " if several else ""
     line = outcome.roofline
     return f"roofline: {where}no schedule exceeds {_number(line.rate)} chunk-steps/s, bounded by {line.binding}"
+
+
+def summary_line(outcome: Outcome) -> str:
+    """``ebrl, 61.1 chunk-steps/s: training 8 x 60 %, ...``."""
+    return f"{outcome.title}, {_number(outcome.rate)} chunk-steps/s: {allocation_text(outcome.allocation)}"
 
 
 def allocation_text(allocation: Allocation) -> str:

@@ -126,7 +126,8 @@ class Draws:
         """The same for the first episode: somewhere within it, as episodes are found when a run has gone on; where
         all are equally long they begin, and mostly stay, together."""
         whole = self.episode()
-        return self._random.randint(1, int(whole)) if self.costs.episode_spread else whole
+        somewhere = self.costs.episode_spread and math.isfinite(whole)
+        return self._random.randint(1, int(whole)) if somewhere else whole
 
     def generation_s(self, model: str, quota: float, batch: int) -> tuple[float, float]:
         """(seconds, CPU seconds) of a call."""
