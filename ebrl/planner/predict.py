@@ -104,15 +104,16 @@ def stage_limits(problem: Problem, allocation: Allocation) -> dict[str, float]:
 def environment_cycle_s(problem: Problem, held: Any, generation: Any, batch: int) -> Any:
     """From one chunk of an environment to its next; as `admission_rate`, for numbers and arrays alike.
 
-    held: requests in all batches together while every replica works; generation: their rate. A replica is busy with
-    others when a request arrives, and half through on average; one that answers more quickly than it calls again has
-    to wait for a whole call.
+    held: requests in all batches together while every replica works; generation: their rate. Replicas begin their calls
+    one after the other and a request waits for whichever is free first, so all are busy for half of a call over their
+    number on average; where calls take longer than chunks, for all of that.
     """
     chunk_s = simulation_work(problem.simulation.on(CPU), 1)
     batch_s = _over(held, generation)
     alone_s = chunk_s + batch_s
     used = np.minimum(1.0, _over(problem.environments / np.maximum(alone_s, 1e-12), generation))
-    crowded_s = batch_s + np.maximum(chunk_s + used * batch_s / 2, batch_s)
+    between_s = batch_s * batch / held
+    crowded_s = batch_s + np.maximum(chunk_s + used * between_s / 2, between_s)
     return np.maximum(np.where(np.asarray(held) < problem.environments * batch, crowded_s, alone_s), 1e-12)
 
 
