@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebrl.errors import UsageError
+from ebrl.errors import EbrlError, UsageError
 from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared, mechanisms
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def rehearse(
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Also with these numbers of GPUs, and as many cores and memory for each."),
+        typer.Option(
+            metavar="N,N,...", help="These numbers of GPUs in turn, with as many cores and as much memory for each."
+        ),
     ] = None,
     schedule: Annotated[
         list[str] | None,
@@ -93,9 +95,11 @@ def rehearse(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     console.print(rehearsal_table(outcomes, costs.chunk))
     if out is not None:
-        request = {"workflow": graph.name, "profile": profile, "machine": pool.machine, "seed": seed}
-        for line in _keep(out, list(zip(outcomes, traces, strict=True)), request):
-            print(line)
+        request = {"workflow": graph.name, "profile": profile, "machine": machine or pool.machine, "seed": seed}
+        try:
+            print("\n".join(_keep(out, list(zip(outcomes, traces, strict=True)), request)))
+        except OSError as error:
+            raise EbrlError(f"{error.filename or out} cannot be written: {error.strerror}") from None
 
 
 def _schedules(names: Sequence[str] | None, without: Sequence[str] | None) -> Mapping[str, Schedule]:

@@ -80,7 +80,7 @@ def test_a_picture_of_two_schedules() -> None:
     from ebrl.observe.gantt import gantt
 
     problem = on_devices(2, cores=16, environments=16, iteration=64)
-    trials = [Trial(title=name, schedule=SCHEDULES[name], problem=problem) for name in ("ebrl", "colocated")]
+    trials = [Trial(title=name, schedule=SCHEDULES[name], gpus=2, problem=problem) for name in ("ebrl", "colocated")]
     truth = TrueCosts.of(problem, publish_s=0.1, swap_s=0.1)
     traces = [(each.title, rehearsed(each, truth, iterations=1, seed=0)[1]) for each in trials]
     assert gantt(traces).startswith(b"\x89PNG")
