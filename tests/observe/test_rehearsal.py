@@ -22,7 +22,7 @@ def outcome(**changes: Any) -> Outcome:
         "gpus": 2,
         "allocation": Allocation(generation={"a": 40, "b": 40}, training={"a": 60, "b": 60}, batch=4),
         "rate": 1234.0,
-        "roofline": Roofline(rate=2468.0, binding="devices", limits={"devices": 2468.0}),
+        "roofline": Roofline(rate=2468.0, parts={"devices": 1.0}, limits={"devices": 2468.0}),
         "usage": {
             "cores": {"busy": 0.5, "starvation": 0.3, "barrier": 0.198, "core": 0.002},
             "training": {"busy": 1.0},
@@ -52,6 +52,9 @@ def test_below_stand_the_reasons() -> None:
     assert "  idle: cores 30% starvation, 20% barrier; training never\n" in text
     assert "  staleness: 25% of 0, 50% of 1, 25% of 2\n" in text
     assert "roofline: no schedule exceeds 2,468 chunk-steps/s, bounded by devices\n" in text
+    parts = {"environments": 0.3, "devices": 0.7, "training": 0.0}
+    both = shown(outcome(roofline=Roofline(rate=2468.0, parts=parts, limits={})))
+    assert "bounded by devices (70%) and environments (30%)\n" in both
 
 
 def test_machines_are_compared_with_their_own_first_schedule() -> None:
