@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ebrl.rehearse.truth import TrueCosts
     from ebrl.resources.pool import ResourcePool
 
-_PIPED_WIDTH = 200  # lines that another program reads stay whole
+_PIPED_WIDTH = 120  # of the table, where another program reads
 
 
 def mount(app: typer.Typer, reported: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
@@ -95,7 +95,8 @@ def rehearse(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     console.print(rehearsal_table(outcomes, costs.chunk))
     if out is not None:
-        request = {"workflow": graph.name, "profile": profile, "machine": machine or pool.machine, "seed": seed}
+        request = {"workflow": graph.name, "profile": profile, "machine": machine or pool.machine}
+        request |= {"iterations": iterations, "seed": seed}
         try:
             print("\n".join(_keep(out, list(zip(outcomes, traces, strict=True)), request)))
         except OSError as error:

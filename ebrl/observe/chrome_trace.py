@@ -47,18 +47,24 @@ def _events(trace: Trace, title: str) -> Iterator[dict[str, Any]]:
         yield _named("thread_name", process, thread, name=f"core {place}" if place.isdigit() else place)
         yield _named("thread_sort_index", process, thread, sort_index=thread)
         for span in spans:
-            began_s = max(span.began_s, trace.began_s)
+            began_us = _microseconds(max(span.began_s, trace.began_s) - trace.began_s)
+            ended_us = _microseconds(span.ended_s - trace.began_s)
             event = {
                 "name": span.work,
                 "ph": "X",
-                "ts": round(1e6 * (began_s - trace.began_s), 3),
-                "dur": round(1e6 * (span.ended_s - began_s), 3),
+                "ts": began_us,
+                "dur": round(ended_us - began_us, 3),
                 "pid": process,
                 "tid": thread,
             }
             if span.work in _NUMBERS:
                 event["args"] = {_NUMBERS[span.work]: span.number}
             yield event
+
+
+def _microseconds(seconds: float) -> float:
+    """Beginnings and ends are rounded alike, as a track on which things overlap is not shown."""
+    return round(1e6 * seconds, 3)
 
 
 def _named(kind: str, process: int, thread: int, **args: Any) -> dict[str, Any]:

@@ -36,7 +36,8 @@ def rehearsal_table(outcomes: Sequence[Outcome], chunk: int) -> RenderableType:
         table.add_row(*[str(outcome.gpus)] * several, *_row(outcome, first, chunk, resources))
     below = [binding_line(first, several) for first in firsts.values()]
     below += [line for outcome in outcomes for line in _reasons(outcome, several)]
-    return Group(table, *map(Text, below))
+    # Lines stay whole, so that another program can read them; a terminal wraps them itself.
+    return Group(table, *(Text(line, no_wrap=True, overflow="ignore") for line in below))
 
 
 def binding_line(outcome: Outcome, several: bool) -> str:
@@ -93,7 +94,8 @@ def _reasons(outcome: Outcome, several: bool) -> Iterator[str]:
     idle = "; ".join(f"{name} {_idle(shares)}" for name, shares in outcome.usage.items())
     yield f"  idle: {idle}"
     if outcome.most_stale:
-        yield "  staleness: " + ", ".join(f"{share:.0%} of {value}" for value, share in outcome.by_staleness.items())
+        parts = [(value, share) for value, share in outcome.by_staleness.items() if share >= _LEAST]
+        yield "  staleness: " + ", ".join(f"{share:.0%} of {value}" for value, share in parts)
 
 
 def _idle(shares: Mapping[str, float]) -> str:

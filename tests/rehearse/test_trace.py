@@ -82,5 +82,8 @@ def test_as_chrome_events() -> None:
     passed_us = 1e6 * (trace.ended_s - trace.began_s)
     assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in work)
     assert max(event["ts"] + event["dur"] for event in work) == pytest.approx(passed_us, abs=0.01)
+    for thread in threads:
+        times = sorted((each["ts"], each["ts"] + each["dur"]) for each in work if (each["pid"], each["tid"]) == thread)
+        assert all(round(end - begin, 3) <= 0 for (_, end), (begin, _) in pairwise(times))
     batches = [event["args"]["requests"] for event in work if event["name"] == "batch"]
     assert batches and all(1 <= size <= 32 for size in batches)
