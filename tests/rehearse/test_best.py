@@ -25,6 +25,8 @@ ALL: dict[str, Schedule] = {
     **{f"ebrl without {name}": SCHEDULES["ebrl"].without(name) for name in MECHANISMS},
 }
 NOISE = {"simulation_sigma": 0.2, "generation_sigma": 0.1, "training_sigma": 0.1}
+_CHANCE = 1.03
+"""What short rehearsals cannot tell apart."""
 SMALL = {"environments": 8, "iteration": 32, "window": 4}
 
 
@@ -60,7 +62,7 @@ def test_no_division_of_devices_is_better(name: str, dearest: str) -> None:
     found = rate(problem, best(problem, truth, schedule), schedule, truth)
     for other in divisions(4, (1, 2, 4, 8)):
         even = attrs.evolve(other, batch=-(-8 // len(other.generation))) if schedule.step_barrier else other
-        assert rate(problem, even, schedule, truth) <= found
+        assert rate(problem, even, schedule, truth) <= found * _CHANCE
 
 
 @pytest.mark.parametrize("name", ["async", "disaggregated"])
