@@ -18,8 +18,8 @@ from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING
 SCHEMA = 3
 P99 = 2.326
 """Of the standard normal distribution."""
-_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "provenance")
-"""What `ebrl profile` does not measure."""
+_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "gather_s", "answer_s", "provenance")
+"""What `ebrl profile` does not measure, or not of every part of a workflow."""
 _STRAIGHT = 0.05
 """Where a point in the middle is that near to the line between its neighbours, nothing new is in between."""
 
@@ -101,6 +101,10 @@ class Profile:
     """For how long a device does nothing when it goes from one stage to another: one offloads, the other loads."""
     publish_s: float = 0.0
     """From the end of an iteration until generation has its weights."""
+    gather_s: float = 0.0
+    """From the end of a rollout until its training begins, where that has nothing else to do."""
+    answer_s: float = 0.0
+    """From a question for actions to their answer, beyond the call of the generation."""
     provenance: Mapping[str, str] = attrs.field(factory=dict)
     """Quantity -> ``published: ...``, ``derived: ...`` or ``assumed: ...``; what is not named was measured."""
     efficiency: float = 1.0

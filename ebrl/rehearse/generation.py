@@ -152,7 +152,10 @@ class Generation:
         replica.batches += 1
         replica.busy_s += taken_s
         replica.owed.difference_update(rows)
-        self._rollout.actions_arrived(rows, version)
+        if answer_s := self._draws.costs.answer_s:
+            self._clock.after(answer_s, lambda: self._rollout.actions_arrived(rows, version))
+        else:
+            self._rollout.actions_arrived(rows, version)
         if self._clock.now_s >= self._paused_until_s:
             self._next(replica)
 

@@ -1,7 +1,7 @@
 """A rehearsal: a run in virtual time. The same decision objects, on what the stages really cost.
 
 What is simpler than in a run: several machines count as one, whose cores all stages share fairly (core quotas only
-bound how many environments run at a time); observations and trajectories travel in no time, weights in `publish_s`;
+bound how many environments run at a time); what travels takes the same time always;
 nothing fails; unless told the control steps of a chunk, an environment keeps its core for a whole one.
 """
 
@@ -178,6 +178,9 @@ class Rehearsal:
         """A batch is complete; the other stages see it before it trains."""
 
         def seen() -> None:
+            self._transfer(self._draws.costs.gather_s, gathered)
+
+        def gathered() -> None:
             self._complete[batch] = versions
             self._pump()
 

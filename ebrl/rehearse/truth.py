@@ -43,6 +43,10 @@ class TrueCosts:
     """For how long devices do nothing when they go from one stage to another: one offloads, the other loads."""
     publish_s: float = 0.0
     """From the end of a training iteration until generation has its weights."""
+    gather_s: float = 0.0
+    """From the end of a rollout until its trajectories can train."""
+    answer_s: float = 0.0
+    """For how long questions and answers of generation travel, beside its call."""
 
     @staticmethod
     def of(problem: Problem, **settings: object) -> TrueCosts:
@@ -67,6 +71,8 @@ class TrueCosts:
             reset_s=profile.reset_s,
             swap_s=profile.swap_s,
             publish_s=profile.publish_s,
+            gather_s=profile.gather_s,
+            answer_s=profile.answer_s,
         )
 
     def told(self, problem: Problem) -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class ChannelActor:
         self._listener = Listener(where, rollout.slots)
         self._peers: dict[Connection, set[int]] = {}
         self._unserved: list[int] = []
+        self.on_answer: Callable[[], None] = lambda: None
         rollout.loop.watch(self._listener, self._accept)
 
     def request(self, rows: Sequence[int], *, hungry: bool) -> None:
@@ -64,6 +65,7 @@ class ChannelActor:
             for message in peer.receive():
                 self._peers[peer].difference_update(message.rows)
                 self._rollout.actions_arrived(message.rows)
+                self.on_answer()
         except OSError:
             self._lost(peer)
 

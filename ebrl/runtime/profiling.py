@@ -13,24 +13,20 @@ from typing import Any
 import attrs
 
 from ebrl.graph.model import Graph
-from ebrl.graph.plan import Plan
 from ebrl.planner.costs import CPU
-from ebrl.planner.explain import as_it_is, profiled_problem
-from ebrl.planner.feedback import Measurement
 from ebrl.planner.plans import chunks_per_iteration
-from ebrl.planner.predict import simulation_work
 from ebrl.planner.profile import Measured, Profile, explore
 from ebrl.planner.samples import summary
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import tasks
 from ebrl.runtime.described import described
 from ebrl.runtime.run import Run, launch
+from ebrl.runtime.together import ITERATIONS, Together
 
 STAGES = ("simulation", "generation", "training")
 NARROW = 0.03
 """Repeat until the median is known this well, in 95 of 100 cases."""
-_TOGETHER = 12  # iterations of the whole pipeline; the first of them still start things
-_STARTING = 4
+_QUESTIONS = 100
 _MOST_CALLS = 400
 _PER_POINT = 1 / 3
 """Of the time that a stage has left, a point may take so much: how many are to come is not known."""
@@ -55,7 +51,7 @@ def profile(
     """
     with _run(_longer(graph)) as run:
         on_phase("the whole pipeline")
-        together = _together(run)
+        together = Together.of(run)
         ports = run.driver.pause()
         budget = Budget(began_s=time.monotonic(), seconds=budget_s)
         measuring = _Measuring(run, ports, budget, on_point, on_time)
@@ -64,9 +60,11 @@ def profile(
             on_phase(stage)
             budget.divide(len(stages) - number)
             found[stage] = tuple(getattr(measuring, stage)())
-        alone = _profile(run, found)
-    beside = attrs.evolve(alone, together=_ratios(alone, together, run.plan))
-    return attrs.evolve(beside, efficiency=_efficiency(graph, run.plan, beside, together))
+        alone = _profile(run, found, together)
+        if "generation" in stages:
+            alone = attrs.evolve(alone, answer_s=measuring.answer_s(alone))
+    beside = attrs.evolve(alone, together=together.ratios(alone, run.plan))
+    return attrs.evolve(beside, efficiency=together.efficiency(graph, run.plan, beside))
 
 
 @attrs.define(kw_only=True)
@@ -100,7 +98,7 @@ class Budget:
 def _longer(graph: Graph) -> Graph:
     """`graph` with iterations for the whole pipeline, and one that is recorded and measured."""
     trainer = graph.of_kind("training")[0]
-    iterations = max(int(trainer.options["iterations"]), _TOGETHER + 1)
+    iterations = max(int(trainer.options["iterations"]), ITERATIONS + 1)
     return attrs.evolve(
         graph,
         nodes={
@@ -118,19 +116,6 @@ def _run(graph: Graph) -> Iterator[Run]:
         launch(graph, run_dir=Path(folder) / "run", replan=False) as run,
     ):
         yield run
-
-
-def _together(run: Run) -> list[tuple[Measurement, float]]:
-    """What the stages could do while all were at work, with the mean batch of generation."""
-    found = []
-    name = run.graph.of_kind("generation")[0].name
-    for number, iteration in enumerate(run.driver.iterations()):  # a run that stops is not over
-        measured = run.driver.account.measured
-        if number >= _STARTING and measured is not None:
-            found.append((measured, iteration.stats[f"{name}/batch_size"]))
-        if number + 1 >= _TOGETHER:
-            break
-    return found
 
 
 @attrs.define
@@ -186,6 +171,14 @@ class _Measuring:
             return self._called("generation", batch, threads, lambda n: (tasks.measure_generation, batch, n, threads))
 
         return measure
+
+    def answer_s(self, alone: Profile) -> float:
+        """How much longer a question of all environments takes than the call that it needs."""
+        table = alone.costs("generation").on(CPU)
+        assert table is not None
+        count = self.run.plan.of_kind("generation").batch_size
+        asked = self._ask("simulation", tasks.measure_answers, count, _QUESTIONS)
+        return max(0.0, summary(asked).p50_s - table.seconds(self.run.plan.of_kind("generation").quota.threads, count))
 
     def training(self) -> list[Measured]:
         plan = self.run.plan
@@ -260,37 +253,12 @@ class _Measuring:
         return measured
 
 
-def _profile(run: Run, found: dict[str, tuple[Measured, ...]]) -> Profile:
+def _profile(run: Run, found: dict[str, tuple[Measured, ...]], together: Together) -> Profile:
     return Profile(
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         stages=found,
+        others_core_s=together.others_core_s,
+        gather_s=together.gather_s,
+        publish_s=together.publish_s,
         **described(run.graph, run.plan, ResourcePool.discover()),
     )
-
-
-def _ratios(alone: Profile, together: list[tuple[Measurement, float]], plan: Plan) -> dict[str, float]:
-    """How much more each stage needed while all were at work."""
-    if not together:
-        return {}
-    cores = len(plan.of_kind("simulation").quota.cores)
-    batch = sum(size for _, size in together) / len(together)
-    said: dict[str, float] = {}
-    for name in alone.stages:
-        table = alone.costs(name).on(CPU)
-        assert table is not None
-        if name == "simulation":
-            said[name] = simulation_work(table, cores) / cores
-        else:
-            size = alone.iteration if name == "training" else max(1, round(batch))
-            threads = plan.of_kind(name).quota.threads
-            said[name] = table.core_s(threads, size) / size / threads
-    seen = {name: summary([1.0 / getattr(row, f"{name}_rate") for row, _ in together]).p50_s for name in said}
-    return {name: seen[name] / said[name] for name in said}
-
-
-def _efficiency(graph: Graph, plan: Plan, beside: Profile, together: list[tuple[Measurement, float]]) -> float:
-    """What the whole pipeline reached over what `beside` predicts; 1 where either is not known."""
-    if beside.missing or not together:
-        return 1.0
-    reached = len(together) / sum(1.0 / row.throughput for row, _ in together)  # every row is of as many chunk-steps
-    return reached / as_it_is(profiled_problem(graph, plan, ResourcePool.discover(), beside), plan).rate
