@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ class ChannelActor:
         self._listener = Listener(where, rollout.slots)
         self._peers: dict[Connection, set[int]] = {}
         self._unserved: list[int] = []
-        self.on_answer: Callable[[], None] = lambda: None
+        self._asked_s: dict[int, float] = {}
+        self._answered, self._waited_s = 0, 0.0
         rollout.loop.watch(self._listener, self._accept)
 
     def request(self, rows: Sequence[int], *, hungry: bool) -> None:
@@ -36,6 +37,12 @@ class ChannelActor:
             if peer is chosen or hungry:
                 self._send(peer, rows if peer is chosen else (), hungry)
 
+    def take_answer_s(self) -> float:
+        """Mean time from a question to its answer since this was asked last; 0 where there was none."""
+        mean_s = self._waited_s / max(self._answered, 1)
+        self._answered, self._waited_s = 0, 0.0
+        return mean_s
+
     def close(self) -> None:
         self._listener.close()
         for peer in self._peers:
@@ -47,6 +54,7 @@ class ChannelActor:
                 self.request(rows, hungry=hungry)
             return
         owed.update(rows)
+        self._asked_s.update(dict.fromkeys(rows, time.perf_counter()))
         try:
             peer.send(rows, hungry=hungry)
         except OSError:
@@ -56,16 +64,21 @@ class ChannelActor:
         if (peer := self._listener.accept()) is None:
             return
         self._peers[peer] = set()
-        self._rollout.loop.watch(peer, lambda: self._answered(peer))
+        self._rollout.loop.watch(peer, lambda: self._heard(peer))
         rows, self._unserved = self._unserved, []
         self._send(peer, rows, hungry=True)
 
-    def _answered(self, peer: Connection) -> None:
+    def _count(self, rows: Sequence[int]) -> None:
+        now = time.perf_counter()
+        self._answered += len(rows)
+        self._waited_s += sum(now - self._asked_s[row] for row in rows)
+
+    def _heard(self, peer: Connection) -> None:
         try:
             for message in peer.receive():
                 self._peers[peer].difference_update(message.rows)
+                self._count(message.rows)
                 self._rollout.actions_arrived(message.rows)
-                self.on_answer()
         except OSError:
             self._lost(peer)
 

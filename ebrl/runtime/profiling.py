@@ -26,7 +26,6 @@ from ebrl.runtime.together import ITERATIONS, Together
 STAGES = ("simulation", "generation", "training")
 NARROW = 0.03
 """Repeat until the median is known this well, in 95 of 100 cases."""
-_QUESTIONS = 100
 _MOST_CALLS = 400
 _PER_POINT = 1 / 3
 """Of the time that a stage has left, a point may take so much: how many are to come is not known."""
@@ -61,8 +60,6 @@ def profile(
             budget.divide(len(stages) - number)
             found[stage] = tuple(getattr(measuring, stage)())
         alone = _profile(run, found, together)
-        if "generation" in stages:
-            alone = attrs.evolve(alone, answer_s=measuring.answer_s(alone))
     beside = attrs.evolve(alone, together=together.ratios(alone, run.plan))
     return attrs.evolve(beside, efficiency=together.efficiency(graph, run.plan, beside))
 
@@ -172,14 +169,6 @@ class _Measuring:
 
         return measure
 
-    def answer_s(self, alone: Profile) -> float:
-        """How much longer a question of all environments takes than the call that it needs."""
-        table = alone.costs("generation").on(CPU)
-        assert table is not None
-        count = self.run.plan.of_kind("generation").batch_size
-        asked = self._ask("simulation", tasks.measure_answers, count, _QUESTIONS)
-        return max(0.0, summary(asked).p50_s - table.seconds(self.run.plan.of_kind("generation").quota.threads, count))
-
     def training(self) -> list[Measured]:
         plan = self.run.plan
         windows, iteration = plan.of_kind("training").batch_size, chunks_per_iteration(self.run.graph, plan)
@@ -260,5 +249,6 @@ def _profile(run: Run, found: dict[str, tuple[Measured, ...]], together: Togethe
         others_core_s=together.others_core_s,
         gather_s=together.gather_s,
         publish_s=together.publish_s,
+        answer_s=together.answer_s,
         **described(run.graph, run.plan, ResourcePool.discover()),
     )

@@ -112,24 +112,6 @@ class SimulationEngine:
             memory_mib=telemetry["resident_mib"],
         )
 
-    def ask(self, rows: int, calls: int) -> tuple[float, ...]:
-        """Seconds from a question for the actions of `rows` environments to the answer, of each of `calls`; for a
-        time when nothing is recorded."""
-        rollout = self._started()
-        answered: SimpleQueue[float] = SimpleQueue()
-
-        def question() -> None:
-            assert self._actor is not None
-            began_s = time.perf_counter()
-            self._actor.on_answer = lambda: answered.put(time.perf_counter() - began_s)
-            self._actor.request(range(rows), hungry=True)
-
-        found = []
-        for _ in range(calls):
-            rollout.loop.call(question)
-            found.append(self._take(answered))
-        return tuple(found)
-
     def _asked_alone(self, rollout: Rollout, cores: tuple[int, ...]) -> RandomActor:
         ready: SimpleQueue[RandomActor] = SimpleQueue()
 
@@ -173,6 +155,7 @@ class SimulationEngine:
             "idle": max(0.0, 1.0 - used_s / available_s),
             "cores": cores,
             "queue_depth": rollout.queue_depth(),
+            "answer_s": 0.0 if self._actor is None else self._actor.take_answer_s(),
             "engine_cpu_s": engine_s - before[1],
             "simulator_cpu_s": used_s,
             "resident_mib": rollout.recycling.resident_mib,

@@ -109,13 +109,6 @@ def measure_simulation(assignment: Assignment, cores: Sequence[int], windows: in
 
 
 @task
-def measure_answers(assignment: Assignment, rows: int, calls: int) -> tuple[float, ...]:
-    """Time questions of the simulation to the generation, each for `rows` environments, while nothing is recorded."""
-    seconds: tuple[float, ...] = _simulation(assignment, 0).ask(rows, calls)
-    return seconds
-
-
-@task
 def measure_training(assignment: Assignment, ports: Mapping[str, Any], items: int, calls: int, threads: int) -> Calls:
     """Time training calls on the first `items` items of `ports`.
 

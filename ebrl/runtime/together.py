@@ -35,6 +35,7 @@ class Together:
     """CPU time of all processes of the run beside what the stages needed, per chunk-step."""
     gather_s: float = 0.0
     publish_s: float = 0.0
+    answer_s: float = 0.0
 
     @staticmethod
     def of(run: Run) -> Together:
@@ -59,6 +60,7 @@ class Together:
             others_core_s=max(0.0, used[-1] - used[0]) / chunks,
             gather_s=_median(account.gathering_s),
             publish_s=_median(account.publishing_s),
+            answer_s=max(0.0, _median(account.answering_s)),
         )
 
     def ratios(self, alone: Profile, plan: Plan) -> dict[str, float]:
