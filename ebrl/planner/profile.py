@@ -18,7 +18,7 @@ from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING
 SCHEMA = 3
 P99 = 2.326
 """Of the standard normal distribution."""
-_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "gather_s", "answer_s", "provenance")
+_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "gather_s", "provenance")
 """What `ebrl profile` does not measure, or not of every part of a workflow."""
 _STRAIGHT = 0.05
 """Where a point in the middle is that near to the line between its neighbours, nothing new is in between."""
@@ -103,8 +103,6 @@ class Profile:
     """From the end of an iteration until generation has its weights."""
     gather_s: float = 0.0
     """From the end of a rollout until its training begins, where that has nothing else to do."""
-    answer_s: float = 0.0
-    """From a question for actions to their answer, beyond the call of the generation."""
     provenance: Mapping[str, str] = attrs.field(factory=dict)
     """Quantity -> ``published: ...``, ``derived: ...`` or ``assumed: ...``; what is not named was measured."""
     efficiency: float = 1.0
@@ -132,6 +130,16 @@ class Profile:
         all points; 0 where the stage was not measured."""
         found = sorted(math.log(entry.p99_s / entry.p50_s) / P99 for entry in self.stages.get(stage, ()))
         return max(0.0, found[len(found) // 2]) if found else 0.0
+
+    @property
+    def gap_s(self) -> float:
+        """For how long a core waits between two chunks: wall time that simulators alone spend beyond CPU time, with as
+        many cores as were measured."""
+        points = [entry for entry in self.stages.get(SIMULATION, ()) if entry.resource == CPU]
+        if not points:
+            return 0.0
+        most = max(points, key=lambda entry: entry.quota)
+        return max(0.0, most.quota * most.seconds - most.core_s)
 
     @property
     def file_name(self) -> str:

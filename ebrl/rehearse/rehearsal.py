@@ -177,13 +177,17 @@ class Rehearsal:
     def _rolled(self, batch: int, versions: list[int]) -> None:
         """A batch is complete; the other stages see it before it trains."""
 
+        left = 2
+
         def seen() -> None:
-            self._transfer(self._draws.costs.gather_s, gathered)
+            nonlocal left
+            left -= 1
+            if not left:
+                self._complete[batch] = versions
+                self._pump()
 
-        def gathered() -> None:
-            self._complete[batch] = versions
-            self._pump()
-
+        # A driver's work is part of both, and is not done twice.
+        self._transfer(self._draws.costs.gather_s, seen)
         if core_s := self.problem.others_core_s * self.problem.iteration:
             self._cores.run(core_s, seen)
         else:

@@ -45,8 +45,8 @@ class TrueCosts:
     """From the end of a training iteration until generation has its weights."""
     gather_s: float = 0.0
     """From the end of a rollout until its trajectories can train."""
-    answer_s: float = 0.0
-    """For how long questions and answers of generation travel, beside its call."""
+    gap_s: float = 0.0
+    """For how long a core waits between two chunks, until the next environment has heard that it may begin."""
 
     @staticmethod
     def of(problem: Problem, **settings: object) -> TrueCosts:
@@ -72,7 +72,7 @@ class TrueCosts:
             swap_s=profile.swap_s,
             publish_s=profile.publish_s,
             gather_s=profile.gather_s,
-            answer_s=profile.answer_s,
+            gap_s=profile.gap_s,
         )
 
     def told(self, problem: Problem) -> Problem:

@@ -36,8 +36,6 @@ class Account:
         next are of one machine, whose clocks agree."""
         self.publishing_s: deque[float] = deque(maxlen=_KEPT)
         """From the end of a training until generation had its weights."""
-        self.answering_s: deque[float] = deque(maxlen=_KEPT)
-        """From a question to its answer, beyond the call of the generation and the wait for its beginning."""
         self.wall_s = 0.0
         """Of the last closed iteration."""
         self._trained_s = math.inf
@@ -73,10 +71,6 @@ class Account:
             self.cpu_s["engine"] += news["engine_cpu_s"]
         self.cpu_s["training"] += training["cpu_s"]
         self._travelled(iteration, rollouts, training)
-        if rollouts and self._generation:
-            served_ms = sum(news["wait_ms"] + news["compute_ms"] for news in self._generation.values())
-            asked_s = sum(news["answer_s"] for news in rollouts) / len(rollouts)
-            self.answering_s.append(asked_s - served_ms / 1e3 / len(self._generation))
         trainer = training["stage"]
         served = list(self._generation.values())
         self.measured, self.wall_s = _measured(rollouts, served, training, wall_s), wall_s

@@ -249,6 +249,5 @@ def _profile(run: Run, found: dict[str, tuple[Measured, ...]], together: Togethe
         others_core_s=together.others_core_s,
         gather_s=together.gather_s,
         publish_s=together.publish_s,
-        answer_s=together.answer_s,
         **described(run.graph, run.plan, ResourcePool.discover()),
     )

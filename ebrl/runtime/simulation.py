@@ -155,7 +155,6 @@ class SimulationEngine:
             "idle": max(0.0, 1.0 - used_s / available_s),
             "cores": cores,
             "queue_depth": rollout.queue_depth(),
-            "answer_s": 0.0 if self._actor is None else self._actor.take_answer_s(),
             "engine_cpu_s": engine_s - before[1],
             "simulator_cpu_s": used_s,
             "resident_mib": rollout.recycling.resident_mib,

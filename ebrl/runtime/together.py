@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 import psutil
@@ -35,7 +35,6 @@ class Together:
     """CPU time of all processes of the run beside what the stages needed, per chunk-step."""
     gather_s: float = 0.0
     publish_s: float = 0.0
-    answer_s: float = 0.0
 
     @staticmethod
     def of(run: Run) -> Together:
@@ -58,9 +57,8 @@ class Together:
             measured=tuple(measured),
             batch=sum(batches) / len(batches),
             others_core_s=max(0.0, used[-1] - used[0]) / chunks,
-            gather_s=_median(account.gathering_s),
-            publish_s=_median(account.publishing_s),
-            answer_s=max(0.0, _median(account.answering_s)),
+            gather_s=_quickest(account.gathering_s),
+            publish_s=_quickest(account.publishing_s),
         )
 
     def ratios(self, alone: Profile, plan: Plan) -> dict[str, float]:
@@ -92,6 +90,11 @@ class Together:
 
 def _median(samples: Sequence[float]) -> float:
     return summary(samples).p50_s if samples else 0.0
+
+
+def _quickest(samples: Iterable[float]) -> float:
+    """Others at work make what travels only slower, and a rehearsal knows when they are."""
+    return min(samples, default=0.0)
 
 
 def _tree_core_s() -> float:
