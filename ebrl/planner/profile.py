@@ -47,6 +47,9 @@ class Measured:
     memory_mib: float
     """Peak of the process, or of the device where there is one."""
     calls: int
+    spread: float | None = None
+    """Of the logarithm of a call's duration; None where the latencies above tell it. Those of the simulation hold the
+    time that environments wait for a core."""
     interval: float
     """Half of the 95 % confidence interval of the median, as a share of it."""
 
@@ -126,9 +129,12 @@ class Profile:
         )
 
     def sigma(self, stage: str) -> float:
-        """Spread of the logarithm of a call's duration, as if it were normal: from median and P99, the median over
-        all points; 0 where the stage was not measured."""
-        found = sorted(math.log(entry.p99_s / entry.p50_s) / P99 for entry in self.stages.get(stage, ()))
+        """Spread of the logarithm of a call's duration, as if it were normal: where it was not measured from median
+        and P99, the median over all points; 0 where the stage was not measured."""
+        found = sorted(
+            math.log(entry.p99_s / entry.p50_s) / P99 if entry.spread is None else entry.spread
+            for entry in self.stages.get(stage, ())
+        )
         return max(0.0, found[len(found) // 2]) if found else 0.0
 
     @property

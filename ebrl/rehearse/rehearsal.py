@@ -177,18 +177,15 @@ class Rehearsal:
     def _rolled(self, batch: int, versions: list[int]) -> None:
         """A batch is complete; the other stages see it before it trains."""
 
-        left = 2
-
         def seen() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self._complete[batch] = versions
-                self._pump()
+            self._complete[batch] = versions
+            self._pump()
 
-        # A driver's work is part of both, and is not done twice.
-        self._transfer(self._draws.costs.gather_s, seen)
-        if core_s := self.problem.others_core_s * self.problem.iteration:
+        core_s = self.problem.others_core_s * self.problem.iteration
+        if gather_s := self._draws.costs.gather_s:  # that of the others on its way is part of it
+            self._cores.run(core_s, lambda: None)
+            self._transfer(gather_s, seen)
+        elif core_s:
             self._cores.run(core_s, seen)
         else:
             self._clock.after(0.0, seen)

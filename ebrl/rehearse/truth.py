@@ -56,9 +56,13 @@ class TrueCosts:
 
     @staticmethod
     def of_profile(profile: Profile) -> TrueCosts:
-        """What `profile` says, where calls vary as much as its points: they are medians, below the means."""
+        """What `profile` says, where calls vary as much as its points: they are medians, below the means, unless they
+        were corrected by what all stages together needed."""
         sigmas = {stage: profile.sigma(stage) for stage in (SIMULATION, GENERATION, TRAINING)}
-        means = {stage: profile.costs(stage).corrected(math.exp(sigma**2 / 2)) for stage, sigma in sigmas.items()}
+        means = {
+            stage: profile.costs(stage).corrected(1.0 if stage in profile.together else math.exp(sigma**2 / 2))
+            for stage, sigma in sigmas.items()
+        }
         return TrueCosts(
             simulation=means[SIMULATION],
             generation=means[GENERATION],

@@ -15,7 +15,7 @@ import attrs
 from ebrl.graph.model import Graph
 from ebrl.planner.costs import CPU
 from ebrl.planner.plans import chunks_per_iteration
-from ebrl.planner.profile import Measured, Profile, explore
+from ebrl.planner.profile import P99, Measured, Profile, explore
 from ebrl.planner.samples import summary
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import tasks
@@ -140,7 +140,7 @@ class _Measuring:
 
     def _simulated(self, cores: tuple[int, ...], windows: int) -> Measured:
         """Windows of all environments, again and again until the rate is known."""
-        times, chunks, core_s, latencies, memory = [], 0, 0.0, [], 0.0
+        times, chunks, core_s, latencies, steps, memory = [], 0, 0.0, list[float](), list[float](), 0.0
         until_s = self.budget.point()
         self._ask("simulation", tasks.measure_simulation, cores, windows)  # resets and caches
         while True:
@@ -148,13 +148,15 @@ class _Measuring:
             times.append(recorded.wall_s / recorded.chunks)
             chunks, core_s = chunks + recorded.chunks, core_s + recorded.core_s
             latencies += recorded.latencies_s
+            steps += recorded.steps_s
             memory = max(memory, recorded.memory_mib)
             if self._known(times, until_s):
                 break
-        median, latency = summary(times), summary(latencies)
+        median, latency, step = summary(times), summary(latencies), summary(steps)
         return self._told("simulation", Measured(
             resource=CPU, quota=len(cores), batch=1, rate=1 / median.p50_s, mean_s=latency.mean_s,
             p50_s=latency.p50_s, p99_s=latency.p99_s, seconds=median.p50_s, core_s=core_s / chunks,
+            spread=max(0.0, math.log(step.p99_s / step.p50_s) / P99),
             memory_mib=memory, calls=chunks, interval=median.interval,
         ))  # fmt: skip
 
