@@ -43,9 +43,9 @@ class Size:
     """How much is measured."""
 
     rounds: int = 3
-    budget_s: float = 12.0
+    budget_s: float = 10.0
     """Of a profile, for its points."""
-    measure_s: float = 8.0
+    measure_s: float = 7.0
     """Of a run."""
 
 

@@ -129,12 +129,13 @@ class Profile:
         )
 
     def sigma(self, stage: str) -> float:
-        """Spread of the logarithm of a call's duration, as if it were normal: where it was not measured from median
-        and P99, the median over all points; 0 where the stage was not measured."""
-        found = sorted(
-            math.log(entry.p99_s / entry.p50_s) / P99 if entry.spread is None else entry.spread
-            for entry in self.stages.get(stage, ())
-        )
+        """Spread of the logarithm of a call's duration, as if it were normal: the least that was measured, since others
+        on the cores only add to it; else from median and P99, the median over all points; 0 where the stage was not
+        measured."""
+        points = self.stages.get(stage, ())
+        if measured := [entry.spread for entry in points if entry.spread is not None]:
+            return min(measured)
+        found = sorted(math.log(entry.p99_s / entry.p50_s) / P99 for entry in points)
         return max(0.0, found[len(found) // 2]) if found else 0.0
 
     @property
