@@ -18,8 +18,8 @@ from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING
 SCHEMA = 3
 P99 = 2.326
 """Of the standard normal distribution."""
-_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "provenance")
-"""What `ebrl profile` does not measure."""
+_LASTING = ("episode", "episode_spread", "reset_s", "swap_s", "publish_s", "gather_s", "provenance")
+"""What `ebrl profile` does not measure, or not of every part of a workflow."""
 _STRAIGHT = 0.05
 """Where a point in the middle is that near to the line between its neighbours, nothing new is in between."""
 
@@ -47,6 +47,9 @@ class Measured:
     memory_mib: float
     """Peak of the process, or of the device where there is one."""
     calls: int
+    spread: float | None = None
+    """Of the logarithm of a call's duration; None where the latencies above tell it. Those of the simulation hold the
+    time that environments wait for a core."""
     interval: float
     """Half of the 95 % confidence interval of the median, as a share of it."""
 
@@ -101,6 +104,8 @@ class Profile:
     """For how long a device does nothing when it goes from one stage to another: one offloads, the other loads."""
     publish_s: float = 0.0
     """From the end of an iteration until generation has its weights."""
+    gather_s: float = 0.0
+    """From the end of a rollout until its training begins, where that has nothing else to do."""
     provenance: Mapping[str, str] = attrs.field(factory=dict)
     """Quantity -> ``published: ...``, ``derived: ...`` or ``assumed: ...``; what is not named was measured."""
     efficiency: float = 1.0
@@ -124,10 +129,24 @@ class Profile:
         )
 
     def sigma(self, stage: str) -> float:
-        """Spread of the logarithm of a call's duration, as if it were normal: from median and P99, the median over
-        all points; 0 where the stage was not measured."""
-        found = sorted(math.log(entry.p99_s / entry.p50_s) / P99 for entry in self.stages.get(stage, ()))
+        """Spread of the logarithm of a call's duration, as if it were normal: the least that was measured, since others
+        on the cores only add to it; else from median and P99, the median over all points; 0 where the stage was not
+        measured."""
+        points = self.stages.get(stage, ())
+        if measured := [entry.spread for entry in points if entry.spread is not None]:
+            return min(measured)
+        found = sorted(math.log(entry.p99_s / entry.p50_s) / P99 for entry in points)
         return max(0.0, found[len(found) // 2]) if found else 0.0
+
+    @property
+    def gap_s(self) -> float:
+        """For how long a core waits between two chunks: wall time that simulators alone spend beyond CPU time, with as
+        many cores as were measured."""
+        points = [entry for entry in self.stages.get(SIMULATION, ()) if entry.resource == CPU]
+        if not points:
+            return 0.0
+        most = max(points, key=lambda entry: entry.quota)
+        return max(0.0, most.quota * most.seconds - most.core_s)
 
     @property
     def file_name(self) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import attrs
 
 from ebrl.errors import PlanError
-from ebrl.graph.schedules import EXCLUSIVE, HALVES, IN_TURN, Schedule
+from ebrl.graph.schedules import HALVES, IN_TURN, SHARED, Schedule
 from ebrl.planner.allocate import SLACK, allocate
-from ebrl.planner.problem import Allocation, Problem
+from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Problem
 from ebrl.rehearse.possible import possible
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
@@ -20,9 +20,9 @@ _STARTING = 3  # a part in so many of the steps fills the pipeline
 
 
 def best(problem: Problem, truth: TrueCosts, schedule: Schedule, *, seed: int = 0) -> Allocation:
-    """What the allocator finds where stages share devices; else the best in short rehearsals of all that `schedule`
-    allows: of many the better halves, again and again, in longer ones. PlanError where it allows nothing on these
-    devices."""
+    """What the allocator finds where stages share devices at once; else the best in short rehearsals of all that
+    `schedule` allows: of many the better halves, again and again, in longer ones. PlanError where it allows nothing
+    on these devices."""
     allowed, steps = choices(problem, schedule), _FIRST_STEPS
 
     def rate(allocation: Allocation) -> float:
@@ -49,41 +49,74 @@ def choices(problem: Problem, schedule: Schedule) -> list[Allocation]:
 
 
 def _choices(problem: Problem, schedule: Schedule) -> Iterator[Allocation]:
-    uuids = [device.uuid for device in problem.devices]
-    if not uuids or not (problem.generation.devices() or problem.training.devices()):
+    simulation, generation, training = (_able(problem, stage) for stage in (SIMULATION, GENERATION, TRAINING))
+    if schedule.devices == SHARED or not (generation or training):
         yield _in_step(problem, schedule, allocate(problem, slack=SLACK).allocation)
+        # Who takes turns divides no SMs; the allocator, which divides them always, knows nothing of that.
+        whole = _in_step(problem, schedule, _allocation(schedule, simulation, generation, training))
+        if not schedule.overlap and (generation or training):
+            yield whole
     elif schedule.devices == IN_TURN:
-        yield _in_step(problem, schedule, _allocation(problem, uuids, uuids, uuids))
+        yield _in_step(problem, schedule, _allocation(schedule, simulation, generation, training))
     elif schedule.devices == HALVES:
-        half = math.ceil(len(uuids) / 2)
-        yield _in_step(problem, schedule, _allocation(problem, uuids[:half], uuids[-half:], uuids))
-    elif schedule.devices == EXCLUSIVE:
-        if len(uuids) < 2:
-            raise PlanError("devices of their own for rollout and training need two", hint="name more GPUs")
-        for training in range(1, len(uuids)):
-            for allocation in _divided(problem, uuids[training:], uuids[:training]):
-                yield from _with_batches(problem, schedule, allocation)
+        halves = _halves(simulation, generation)
+        yield _in_step(problem, schedule, _allocation(schedule, *halves, training))
     else:
-        yield _in_step(problem, schedule, allocate(problem, slack=SLACK).allocation)
+        divisions = list(_divisions(schedule, simulation, generation, training))
+        if not divisions:
+            raise PlanError("devices of their own for rollout and training need two", hint="name more GPUs")
+        for allocation in divisions:
+            yield from _with_batches(problem, schedule, allocation)
 
 
-def _divided(problem: Problem, rollout: list[str], training: list[str]) -> Iterator[Allocation]:
-    """Simulators that compute on devices get some of those of the rollout, or, with a single one, half of it."""
-    if not problem.simulation.devices():
-        yield _allocation(problem, [], rollout, training)
-        return
-    for count in range(1, len(rollout)):
-        yield _allocation(problem, rollout[:count], rollout[count:], training)
-    shared = _allocation(problem, rollout, rollout, training)
-    yield attrs.evolve(shared, simulation=dict.fromkeys(rollout, 50), generation=dict.fromkeys(rollout, 50))
+def _able(problem: Problem, stage: str) -> list[str]:
+    """The devices on which a stage can run."""
+    costs = {SIMULATION: problem.simulation, GENERATION: problem.generation, TRAINING: problem.training}[stage]
+    tracing = stage == SIMULATION and problem.rt_cores
+    return [
+        device.uuid
+        for device in problem.devices
+        if costs.on(device.model) is not None and (device.rt_cores or not tracing)
+    ]
 
 
-def _allocation(problem: Problem, simulation: list[str], generation: list[str], training: list[str]) -> Allocation:
-    rendering = simulation if problem.simulation.devices() else []
-    together = bool(set(rendering) & set(generation))
+def _halves(simulation: list[str], generation: list[str]) -> tuple[list[str], list[str]]:
+    """Of the devices that both could have the simulation gets half, of others whoever can use them all."""
+    both = [uuid for uuid in generation if uuid in simulation]
+    if not simulation or not both:
+        return simulation, generation
+    half = len(both) // 2
+    kept, left = set(simulation) - set(both[half:]), set(generation) - set(both[:half])
+    if not kept or not left:
+        raise PlanError("a half of the devices each for simulation and generation needs two", hint="name more GPUs")
+    return [uuid for uuid in simulation if uuid in kept], [uuid for uuid in generation if uuid in left]
+
+
+def _divisions(
+    schedule: Schedule, simulation: list[str], generation: list[str], training: list[str]
+) -> Iterator[Allocation]:
+    """Training gets some devices, the rollout the others; simulators that compute on devices get some of these, or
+    share them with the generation."""
+    for count in range(1, len(training) + 1) if training else (0,):
+        own = training[:count]
+        rendering = [uuid for uuid in simulation if uuid not in own]
+        acting = [uuid for uuid in generation if uuid not in own]
+        if (simulation and not rendering) or (generation and not acting):
+            continue
+        yield _allocation(schedule, rendering, acting, own)
+        if rendering == acting:
+            for some in range(1, len(rendering)):
+                yield _allocation(schedule, rendering[:some], rendering[some:], own)
+
+
+def _allocation(schedule: Schedule, simulation: list[str], generation: list[str], training: list[str]) -> Allocation:
+    """In lock-step with a single group simulation and generation are never at work at once: each has the whole of a
+    device that they share."""
+    at_once = set(simulation) & set(generation) and not (schedule.step_barrier and schedule.groups == 1)
+    percent = 50 if at_once else 100
     return Allocation(
-        simulation=dict.fromkeys(rendering, 50 if together else 100),
-        generation=dict.fromkeys(generation, 50 if together else 100),
+        simulation=dict.fromkeys(simulation, percent),
+        generation=dict.fromkeys(generation, percent),
         training=dict.fromkeys(training, 100),
     )
 

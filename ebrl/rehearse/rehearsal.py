@@ -1,7 +1,7 @@
 """A rehearsal: a run in virtual time. The same decision objects, on what the stages really cost.
 
 What is simpler than in a run: several machines count as one, whose cores all stages share fairly (core quotas only
-bound how many environments run at a time); observations and trajectories travel in no time, weights in `publish_s`;
+bound how many environments run at a time); what travels takes the same time always;
 nothing fails; unless told the control steps of a chunk, an environment keeps its core for a whole one.
 """
 
@@ -188,7 +188,11 @@ class Rehearsal:
             self._complete[batch] = versions
             self._pump()
 
-        if core_s := self.problem.others_core_s * self.problem.iteration:
+        core_s = self.problem.others_core_s * self.problem.iteration
+        if gather_s := self._draws.costs.gather_s:  # that of the others on its way is part of it
+            self._cores.run(core_s, lambda: None)
+            self._transfer(gather_s, seen)
+        elif core_s:
             self._cores.run(core_s, seen)
         else:
             self._clock.after(0.0, seen)

@@ -158,7 +158,11 @@ class Rollout:
                 environment.granted = self._grant(index, environment)
                 core_s = self._draws.chunk_s(index, running, environment.granted / self._steps)
             self.counts.core_s += core_s
-            self._cores.run(core_s, partial(self.finished, index, self._clock.now_s))
+            work = partial(self._cores.run, core_s, partial(self.finished, index, self._clock.now_s))
+            if gap_s := self._draws.costs.gap_s:
+                self._clock.after(gap_s, work)
+            else:
+                work()
 
     def _grant(self, index: int, environment: Environment) -> int:
         if self._steps == 1:

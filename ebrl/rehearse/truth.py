@@ -43,6 +43,10 @@ class TrueCosts:
     """For how long devices do nothing when they go from one stage to another: one offloads, the other loads."""
     publish_s: float = 0.0
     """From the end of a training iteration until generation has its weights."""
+    gather_s: float = 0.0
+    """From the end of a rollout until its trajectories can train."""
+    gap_s: float = 0.0
+    """For how long a core waits between two chunks, until the next environment has heard that it may begin."""
 
     @staticmethod
     def of(problem: Problem, **settings: object) -> TrueCosts:
@@ -52,9 +56,13 @@ class TrueCosts:
 
     @staticmethod
     def of_profile(profile: Profile) -> TrueCosts:
-        """What `profile` says, where calls vary as much as its points: they are medians, below the means."""
+        """What `profile` says, where calls vary as much as its points: they are medians, below the means, unless they
+        were corrected by what all stages together needed."""
         sigmas = {stage: profile.sigma(stage) for stage in (SIMULATION, GENERATION, TRAINING)}
-        means = {stage: profile.costs(stage).corrected(math.exp(sigma**2 / 2)) for stage, sigma in sigmas.items()}
+        means = {
+            stage: profile.costs(stage).corrected(1.0 if stage in profile.together else math.exp(sigma**2 / 2))
+            for stage, sigma in sigmas.items()
+        }
         return TrueCosts(
             simulation=means[SIMULATION],
             generation=means[GENERATION],
@@ -67,6 +75,8 @@ class TrueCosts:
             reset_s=profile.reset_s,
             swap_s=profile.swap_s,
             publish_s=profile.publish_s,
+            gather_s=profile.gather_s,
+            gap_s=profile.gap_s,
         )
 
     def told(self, problem: Problem) -> Problem:

@@ -7,7 +7,7 @@ cores is divided among the environments that have no core, in equal parts, by wh
 - ``barrier``: the others of its group, or, where rollout and training take turns, the end of the training.
 - ``admission``: newer weights, since the bound of staleness lets it begin nothing with the present ones.
 - ``transfer``: weights on their way, or devices that change hands.
-- ``core``: its own core, which others use (only without rebinding).
+- ``core``: its own core, which others use (only without rebinding), or any in the gap between two chunks.
 - ``environments``: nobody waits at all; there are more cores than environments.
 
 A replica of generation that is idle, and training while it is idle, wait for what the first of these says that holds:

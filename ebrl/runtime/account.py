@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from ebrl.graph.items import Episode
 from ebrl.observe.metrics import EpisodeWindow
 from ebrl.planner.feedback import Measurement
 
+_KEPT = 32  # newest delays
 News = Mapping[str, Any]
 
 
@@ -29,6 +31,15 @@ class Account:
         self._rollouts: defaultdict[int, dict[str, News]] = defaultdict(dict)
         self._trainings: dict[int, News] = {}
         self._generation: dict[str, News] = {}
+        self.gathering_s: deque[float] = deque(maxlen=_KEPT)
+        """From the end of a rollout until its training began, of those that waited for nothing else. This and the
+        next are of one machine, whose clocks agree."""
+        self.publishing_s: deque[float] = deque(maxlen=_KEPT)
+        """From the end of a training until generation had its weights."""
+        self.wall_s = 0.0
+        """Of the last closed iteration."""
+        self._trained_s = math.inf
+        self._ended_s: dict[int, float] = {}  # of trainings, by the version that they made
         self.measured: Measurement | None = None
         """What the stages could do in the last closed iteration; None where one of them did nothing."""
 
@@ -40,6 +51,8 @@ class Account:
         """A generation replica served until newer weights came."""
         self.cpu_s["generation"] += news["cpu_s"]
         self._generation[news["replica"]] = news
+        if (ended_s := self._ended_s.pop(news["version"], None)) is not None:
+            self.publishing_s.append(news["loaded_s"] - ended_s)
 
     def trained(self, news: News) -> None:
         self._trainings[news["iteration"]] = news
@@ -57,9 +70,10 @@ class Account:
             self.cpu_s["simulation"] += news["simulator_cpu_s"]
             self.cpu_s["engine"] += news["engine_cpu_s"]
         self.cpu_s["training"] += training["cpu_s"]
+        self._travelled(iteration, rollouts, training)
         trainer = training["stage"]
         served = list(self._generation.values())
-        self.measured = _measured(rollouts, served, training, wall_s)
+        self.measured, self.wall_s = _measured(rollouts, served, training, wall_s), wall_s
         return {
             **{f"{trainer}/{name}": value for name, value in training["metrics"].items()},
             **_means("idle/{stage}", "idle", rollouts),
@@ -75,6 +89,13 @@ class Account:
             "env_steps": self.env_steps,
             "env_steps_per_s": steps / max(wall_s, 1e-9),
         }
+
+    def _travelled(self, iteration: int, rollouts: list[News], training: News) -> None:
+        ended_s = max((news["ended_s"] for news in rollouts), default=math.inf)
+        if self._trained_s < ended_s <= training["began_s"]:
+            self.gathering_s.append(training["began_s"] - ended_s)
+        self._trained_s = self._ended_s[iteration + 1] = training["began_s"] + training["train_s"]
+        self._ended_s.pop(iteration - _KEPT, None)
 
     def save(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""

@@ -53,6 +53,7 @@ class GenerationEngine:
         self._superseded = threading.Event()
         self._guard = threading.Lock()
         self._newest = -1
+        self._loaded_s = 0.0
         self._counts = _Counts()
         self._thread = threading.Thread(target=self._run, name=assignment.worker, daemon=True)
         self._thread.start()
@@ -69,11 +70,15 @@ class GenerationEngine:
             self._superseded.set()
             self._superseded = superseded
         self._loop.call(lambda: self._load(weights, loaded))
-        for event in (loaded, superseded):
-            while not event.wait(0.2):
-                if self._failure is not None:
-                    raise self._failure
-        return self._telemetry()
+        self._await(loaded)
+        loaded_s = self._loaded_s
+        self._await(superseded)
+        return self._telemetry() | {"version": weights.version, "loaded_s": loaded_s}
+
+    def _await(self, event: threading.Event) -> None:
+        while not event.wait(0.2):
+            if self._failure is not None:
+                raise self._failure
 
     def retune(self, assignment: Assignment) -> None:
         """Follow the quota and the batches of a new plan."""
@@ -182,7 +187,7 @@ class GenerationEngine:
     def _load(self, weights: Weights, loaded: threading.Event) -> None:
         try:
             self._host.load(weights)
-            self._version = weights.version
+            self._version, self._loaded_s = weights.version, time.monotonic()
             self._batcher.published(weights.version)
             loaded.set()
         except BaseException as failure:

@@ -13,24 +13,19 @@ from typing import Any
 import attrs
 
 from ebrl.graph.model import Graph
-from ebrl.graph.plan import Plan
 from ebrl.planner.costs import CPU
-from ebrl.planner.explain import as_it_is, profiled_problem
-from ebrl.planner.feedback import Measurement
 from ebrl.planner.plans import chunks_per_iteration
-from ebrl.planner.predict import simulation_work
-from ebrl.planner.profile import Measured, Profile, explore
+from ebrl.planner.profile import P99, Measured, Profile, explore
 from ebrl.planner.samples import summary
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime import tasks
 from ebrl.runtime.described import described
 from ebrl.runtime.run import Run, launch
+from ebrl.runtime.together import ITERATIONS, Together
 
 STAGES = ("simulation", "generation", "training")
 NARROW = 0.03
 """Repeat until the median is known this well, in 95 of 100 cases."""
-_TOGETHER = 12  # iterations of the whole pipeline; the first of them still start things
-_STARTING = 4
 _MOST_CALLS = 400
 _PER_POINT = 1 / 3
 """Of the time that a stage has left, a point may take so much: how many are to come is not known."""
@@ -55,7 +50,7 @@ def profile(
     """
     with _run(_longer(graph)) as run:
         on_phase("the whole pipeline")
-        together = _together(run)
+        together = Together.of(run)
         ports = run.driver.pause()
         budget = Budget(began_s=time.monotonic(), seconds=budget_s)
         measuring = _Measuring(run, ports, budget, on_point, on_time)
@@ -64,9 +59,9 @@ def profile(
             on_phase(stage)
             budget.divide(len(stages) - number)
             found[stage] = tuple(getattr(measuring, stage)())
-        alone = _profile(run, found)
-    beside = attrs.evolve(alone, together=_ratios(alone, together, run.plan))
-    return attrs.evolve(beside, efficiency=_efficiency(graph, run.plan, beside, together))
+        alone = _profile(run, found, together)
+    beside = attrs.evolve(alone, together=together.ratios(alone, run.plan))
+    return attrs.evolve(beside, efficiency=together.efficiency(graph, run.plan, beside))
 
 
 @attrs.define(kw_only=True)
@@ -100,7 +95,7 @@ class Budget:
 def _longer(graph: Graph) -> Graph:
     """`graph` with iterations for the whole pipeline, and one that is recorded and measured."""
     trainer = graph.of_kind("training")[0]
-    iterations = max(int(trainer.options["iterations"]), _TOGETHER + 1)
+    iterations = max(int(trainer.options["iterations"]), ITERATIONS + 1)
     return attrs.evolve(
         graph,
         nodes={
@@ -118,19 +113,6 @@ def _run(graph: Graph) -> Iterator[Run]:
         launch(graph, run_dir=Path(folder) / "run", replan=False) as run,
     ):
         yield run
-
-
-def _together(run: Run) -> list[tuple[Measurement, float]]:
-    """What the stages could do while all were at work, with the mean batch of generation."""
-    found = []
-    name = run.graph.of_kind("generation")[0].name
-    for number, iteration in enumerate(run.driver.iterations()):  # a run that stops is not over
-        measured = run.driver.account.measured
-        if number >= _STARTING and measured is not None:
-            found.append((measured, iteration.stats[f"{name}/batch_size"]))
-        if number + 1 >= _TOGETHER:
-            break
-    return found
 
 
 @attrs.define
@@ -158,7 +140,7 @@ class _Measuring:
 
     def _simulated(self, cores: tuple[int, ...], windows: int) -> Measured:
         """Windows of all environments, again and again until the rate is known."""
-        times, chunks, core_s, latencies, memory = [], 0, 0.0, [], 0.0
+        times, chunks, core_s, latencies, steps, memory = [], 0, 0.0, list[float](), list[float](), 0.0
         until_s = self.budget.point()
         self._ask("simulation", tasks.measure_simulation, cores, windows)  # resets and caches
         while True:
@@ -166,13 +148,15 @@ class _Measuring:
             times.append(recorded.wall_s / recorded.chunks)
             chunks, core_s = chunks + recorded.chunks, core_s + recorded.core_s
             latencies += recorded.latencies_s
+            steps += recorded.steps_s
             memory = max(memory, recorded.memory_mib)
             if self._known(times, until_s):
                 break
-        median, latency = summary(times), summary(latencies)
+        median, latency, step = summary(times), summary(latencies), summary(steps)
         return self._told("simulation", Measured(
             resource=CPU, quota=len(cores), batch=1, rate=1 / median.p50_s, mean_s=latency.mean_s,
             p50_s=latency.p50_s, p99_s=latency.p99_s, seconds=median.p50_s, core_s=core_s / chunks,
+            spread=max(0.0, math.log(step.p99_s / step.p50_s) / P99),
             memory_mib=memory, calls=chunks, interval=median.interval,
         ))  # fmt: skip
 
@@ -260,37 +244,12 @@ class _Measuring:
         return measured
 
 
-def _profile(run: Run, found: dict[str, tuple[Measured, ...]]) -> Profile:
+def _profile(run: Run, found: dict[str, tuple[Measured, ...]], together: Together) -> Profile:
     return Profile(
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         stages=found,
+        others_core_s=together.others_core_s,
+        gather_s=together.gather_s,
+        publish_s=together.publish_s,
         **described(run.graph, run.plan, ResourcePool.discover()),
     )
-
-
-def _ratios(alone: Profile, together: list[tuple[Measurement, float]], plan: Plan) -> dict[str, float]:
-    """How much more each stage needed while all were at work."""
-    if not together:
-        return {}
-    cores = len(plan.of_kind("simulation").quota.cores)
-    batch = sum(size for _, size in together) / len(together)
-    said: dict[str, float] = {}
-    for name in alone.stages:
-        table = alone.costs(name).on(CPU)
-        assert table is not None
-        if name == "simulation":
-            said[name] = simulation_work(table, cores) / cores
-        else:
-            size = alone.iteration if name == "training" else max(1, round(batch))
-            threads = plan.of_kind(name).quota.threads
-            said[name] = table.core_s(threads, size) / size / threads
-    seen = {name: summary([1.0 / getattr(row, f"{name}_rate") for row, _ in together]).p50_s for name in said}
-    return {name: seen[name] / said[name] for name in said}
-
-
-def _efficiency(graph: Graph, plan: Plan, beside: Profile, together: list[tuple[Measurement, float]]) -> float:
-    """What the whole pipeline reached over what `beside` predicts; 1 where either is not known."""
-    if beside.missing or not together:
-        return 1.0
-    reached = len(together) / sum(1.0 / row.throughput for row, _ in together)  # every row is of as many chunk-steps
-    return reached / as_it_is(profiled_problem(graph, plan, ResourcePool.discover(), beside), plan).rate

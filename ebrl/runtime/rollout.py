@@ -74,6 +74,8 @@ class Rollout:
         )
         self._make_actor, self._actor = make_actor, None  # type: tuple[Any, Actor | None]
         self._on_lost, self._on_episode = on_lost, on_episode
+        self.on_steps: Callable[[float, int], None] = lambda seconds, steps: None
+        """Hears how long an environment took for so many steps."""
         self.camera: Filming | None = None
         """Films episodes that begin from now on."""
         self.recycling = Recycling(limit_mib=settings.memory_limit_mib)
@@ -248,6 +250,7 @@ class Rollout:
         if environment.restart:
             self._begin_reset(index, environment)
             return
+        self.on_steps(reply.elapsed_s, reply.steps)
         environment.executed += reply.steps
         if reply.success is not None:
             environment.success = bool(environment.success) or reply.success

@@ -35,6 +35,8 @@ class Recorded:
     wall_s: float
     core_s: float
     """CPU time of environments and engine, of all `chunks`."""
+    steps_s: tuple[float, ...]
+    """Mean durations of steps that were granted together, with nobody else in between."""
     latencies_s: tuple[float, ...]
     """Of chunks, while all environments were busy."""
     memory_mib: float
@@ -98,16 +100,20 @@ class SimulationEngine:
         """Record `windows` windows with random actions on `cores`; for a time when nothing else is recorded."""
         rollout = self._started()
         began = self._asked_alone(rollout, tuple(cores))
+        steps_s: list[float] = []
+        rollout.on_steps = lambda seconds, steps: steps_s.append(seconds / steps)
         self._measured -= 1
         began_s = time.perf_counter()
         self._telemetry()
         trajectories, telemetry = self.advance(self._measured, windows, 0)
         wall_s = time.perf_counter() - began_s
+        rollout.on_steps = lambda seconds, steps: None
         rollout.loop.call(lambda: rollout.use(self._actor, self._assignment.stage.quota.cores))
         return Recorded(
             chunks=sum(len(trajectory.versions) for trajectory in trajectories),
             wall_s=wall_s,
             core_s=telemetry["simulator_cpu_s"] + telemetry["engine_cpu_s"],
+            steps_s=tuple(steps_s),
             latencies_s=tuple(began.latencies_s),
             memory_mib=telemetry["resident_mib"],
         )

@@ -72,7 +72,8 @@ def advance(assignment: Assignment, batch: int, count: int, min_version: int) ->
     trajectories, telemetry = _simulation(assignment, batch).advance(batch, count, min_version)
     steps = sum(int(trajectory.steps.sum()) for trajectory in trajectories)
     chunks = sum(len(trajectory.versions) for trajectory in trajectories)
-    _tell(assignment, "rollout", batch=batch, env_steps=steps, chunks=chunks, **telemetry)
+    ended_s = time.monotonic()
+    _tell(assignment, "rollout", batch=batch, env_steps=steps, chunks=chunks, ended_s=ended_s, **telemetry)
     kept: list[Trajectory] = trajectories
     return kept
 
@@ -170,6 +171,7 @@ def train(assignment: Assignment, iteration: int, ports: Mapping[str, Any]) -> W
         iteration=iteration,
         metrics=report.metrics | {"skipped": float(not items)},
         stop=report.stop,
+        began_s=began_s,
         train_s=time.monotonic() - began_s,
         cpu_s=time.process_time() - began_cpu_s,
         threads=assignment.stage.quota.threads,
