@@ -13,6 +13,8 @@ from cattrs import Converter, transform_error
 from ebrl.errors import PlanError, UsageError, did_you_mean
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.schedules import HALVES, IN_TURN, declared
+from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 
 
@@ -46,6 +48,8 @@ def check_plan(plan: Plan, graph: Graph, pool: ResourcePool) -> None:
         raise PlanError(f"the plan says groups = {plan.groups}", hint="it must be 1 or more")
     for stage in plan.stages:
         _check_stage(stage, graph, pool)
+    for gpu in pool.gpus:
+        _check_gpu(plan, gpu)
 
 
 def _check_stage(stage: StagePlan, graph: Graph, pool: ResourcePool) -> None:
@@ -62,9 +66,37 @@ def _check_stage(stage: StagePlan, graph: Graph, pool: ResourcePool) -> None:
     known = {gpu.uuid for gpu in pool.gpus}
     if unknown := [uuid for uuid in quota.gpus if uuid not in known]:
         refuse(f"gives it the GPU {unknown[0]!r}", f"this machine has {', '.join(sorted(known)) or 'none'}")
+    for field in ("sm_percent", "gpu_memory_mib"):
+        if (told := getattr(quota, field)) and len(told) != len(quota.gpus):
+            refuse(f"gives it {field} {list(told)} on {len(quota.gpus)} GPU(s)", "name one for each of its GPUs")
+    if wrong := [percent for percent in quota.sm_percent if not 0 < percent <= 100]:
+        refuse(f"gives it {wrong[0]} % of a GPU", "it must be 1 to 100")
     for name, value in {"batch_size": stage.batch_size, "replicas": stage.replicas, "threads": quota.threads}.items():
         if value < 1:
             refuse(f"says {name} = {value}", "it must be 1 or more")
+
+
+def _check_gpu(plan: Plan, gpu: Gpu) -> None:
+    """Stages that work at the same time divide what `gpu` has: no cost table says how much more slowly a stage works on
+    SMs that others use too. Where training takes turns with the others, each side may have everything."""
+    training = [stage for stage in plan.stages if stage.kind == "training"]
+    others = [stage for stage in plan.stages if stage.kind != "training"]
+    in_turn = declared(plan.schedule, plan.without).devices in (IN_TURN, HALVES)
+    for stages in (training, others) if in_turn else (plan.stages,):
+        for field, unit, most in (("sm_percent", "%", 100), ("gpu_memory_mib", "MiB", gpu.memory_mib)):
+            asked = {stage.name: part for stage in stages if (part := _part(stage, field, gpu))}
+            if most is not None and sum(asked.values()) > most:
+                parts = ", ".join(f"{name} {part}" for name, part in asked.items())
+                raise PlanError(
+                    f"the plan asks for {sum(asked.values())} {unit} of the GPU {gpu.uuid}, which has {most}: {parts}",
+                    hint="give its stages less, or other GPUs",
+                )
+
+
+def _part(stage: StagePlan, field: str, gpu: Gpu) -> int:
+    """What `stage` has of `gpu`; 0 where the plan does not say."""
+    parts: dict[str, int] = dict(zip(stage.quota.gpus, getattr(stage.quota, field), strict=False))
+    return parts.get(gpu.uuid, 0)
 
 
 def differences(old: Plan, new: Plan) -> Iterator[str]:

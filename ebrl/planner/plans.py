@@ -10,7 +10,7 @@ from ebrl.graph.model import Graph, Node
 from ebrl.graph.plan import Plan, StagePlan
 from ebrl.planner.costs import StageCosts
 from ebrl.planner.first_plan import may_bind, stage_cores
-from ebrl.planner.predict import Prediction
+from ebrl.planner.predict import predict
 from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Core, Problem
 from ebrl.planner.problem import Node as Machine
 from ebrl.resources.pool import ResourcePool
@@ -66,8 +66,10 @@ def allocation_of(plan: Plan, problem: Problem) -> Allocation:
     cores = {kind: _here(stage.quota.cores) for kind, stage in stages.items()}
     usual = {SIMULATION: problem.cores, GENERATION: problem.first_cores, TRAINING: problem.first_cores}
     usual |= problem.core_quotas
+    shares = {kind: dict(zip(stage.quota.gpus, stage.quota.sm_percent, strict=False)) for kind, stage in stages.items()}
     return Allocation(
-        generation_replicas=stages[GENERATION].replicas,
+        **shares,
+        generation_replicas=1 if shares[GENERATION] else stages[GENERATION].replicas,
         batch=stages[GENERATION].batch_size,
         generation_threads=stages[GENERATION].quota.threads,
         training_threads=stages[TRAINING].quota.threads,
@@ -75,10 +77,12 @@ def allocation_of(plan: Plan, problem: Problem) -> Allocation:
     )
 
 
-def changed(plan: Plan, allocation: Allocation, graph: Graph, pool: ResourcePool, predicted: Prediction) -> Plan:
-    """The next epoch of `plan`, with what `allocation` says."""
+def changed(plan: Plan, allocation: Allocation, graph: Graph, pool: ResourcePool, problem: Problem) -> Plan:
+    """The next epoch of `plan`, with what `allocation` of `problem` says. Generation has a replica on every device that
+    it has a share of; what stages need of a device's memory is that of their cost tables."""
     stages = tuple(_changed(stage, allocation, graph.nodes[stage.name], pool) for stage in plan.stages)
-    return attrs.evolve(plan, epoch=plan.epoch + 1, stages=stages, predicted=predicted.rate)
+    stages = tuple(_on_devices(stage, allocation, problem) for stage in stages)
+    return attrs.evolve(plan, epoch=plan.epoch + 1, stages=stages, predicted=predict(problem, allocation).rate)
 
 
 def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: ResourcePool) -> StagePlan:
@@ -92,6 +96,23 @@ def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: Resourc
     return attrs.evolve(
         stage, quota=quota, batch_size=allocation.batch if stage.kind == GENERATION else stage.batch_size
     )
+
+
+def _on_devices(stage: StagePlan, allocation: Allocation, problem: Problem) -> StagePlan:
+    shares = {SIMULATION: allocation.simulation, GENERATION: allocation.generation, TRAINING: allocation.training}
+    if not (own := shares.get(stage.kind)):
+        return stage
+    costs: StageCosts = getattr(problem, stage.kind)
+    batch = {GENERATION: allocation.batch, TRAINING: math.ceil(problem.iteration / len(own))}.get(stage.kind, 1)
+    models = {device.uuid: device.model for device in problem.devices}
+    tables = [costs.on(models[uuid]) for uuid in own]
+    quota = attrs.evolve(
+        stage.quota,
+        gpus=tuple(own),
+        sm_percent=tuple(own.values()),
+        gpu_memory_mib=tuple(0 if table is None else math.ceil(table.memory_mib(batch)) for table in tables),
+    )
+    return attrs.evolve(stage, quota=quota, replicas=len(own) if stage.kind == GENERATION else stage.replicas)
 
 
 def chunks_per_iteration(graph: Graph, plan: Plan) -> int:

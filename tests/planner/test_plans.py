@@ -81,7 +81,7 @@ def test_a_plan_as_an_allocation_and_back_is_the_plan(one: bool) -> None:
     graph = flow(one=one)
     plan, asked = problem(graph)
     there = allocation_of(plan, asked)
-    back = changed(plan, there, graph, POOL, predict(asked, there))
+    back = changed(plan, there, graph, POOL, asked)
     assert (back.stages, back.epoch) == (plan.stages, plan.epoch + 1)
     assert allocation_of(back, asked) == there
 
@@ -90,7 +90,7 @@ def test_an_allocation_becomes_a_plan() -> None:
     graph = flow()
     plan, asked = problem(graph)
     wanted = Allocation(batch=2, generation_threads=2, training_threads=2, cores={"simulation": frozenset({("", 3)})})
-    found = changed(plan, wanted, graph, POOL, predict(asked, wanted))
+    found = changed(plan, wanted, graph, POOL, asked)
     assert found.predicted == predict(asked, wanted).rate
     simulation, generation, training = (found.stage(name) for name in ("simulate", "generate", "train"))
     assert (simulation.quota.cores, simulation.batch_size) == ((3,), 1)
