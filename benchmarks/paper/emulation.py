@@ -22,20 +22,20 @@ import attrs
 from problems import Case, case
 
 sys.path.append(str(Path(__file__).parents[1]))
-from report import Goal, Report, wide_console  # noqa: E402
-from steady_state import descendants_cpu_s, own_cpu_s  # noqa: E402
+from report import Goal, Report, wide_console
+from steady_state import descendants_cpu_s, own_cpu_s
 
-import ebrl  # noqa: E402
-from ebrl.backends.accelerators.emulated import emulated  # noqa: E402
-from ebrl.graph.schedules import SCHEDULES  # noqa: E402
-from ebrl.planner.first_plan import first_plan  # noqa: E402
-from ebrl.planner.plans import changed  # noqa: E402
-from ebrl.planner.problem import SIMULATION, Allocation, Device, Node, Problem  # noqa: E402
-from ebrl.rehearse.best import best  # noqa: E402
-from ebrl.rehearse.rehearsal import Rehearsal, throughput  # noqa: E402
-from ebrl.resources.machine_spec import machine  # noqa: E402
-from ebrl.resources.pool import ResourcePool  # noqa: E402
-from ebrl.workflows import emulated as workflow  # noqa: E402
+import ebrl
+from ebrl.backends.accelerators.emulated import emulated
+from ebrl.graph.schedules import SCHEDULES
+from ebrl.planner.first_plan import first_plan
+from ebrl.planner.plans import changed
+from ebrl.planner.problem import SIMULATION, Allocation, Device, Node, Problem
+from ebrl.rehearse.best import best
+from ebrl.rehearse.rehearsal import Rehearsal, throughput
+from ebrl.resources.machine_spec import machine
+from ebrl.resources.pool import ResourcePool
+from ebrl.workflows import emulated as workflow
 
 MOST_WRONG = 0.10
 SEEDS, REHEARSED, STARTING = 3, 24, 4
