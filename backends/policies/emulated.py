@@ -104,7 +104,7 @@ class EmulatedPolicy:
             )
         if unknown := [model for model, _ in parts if costs.on(model) is None]:
             raise UsageError(
-                f"the profile {self._profile} says nothing of the {stage} on {unknown[0]}",
+                f"the profile {self._profile} says nothing of the {stage} on {unknown[0] or 'an unknown device'}",
                 where=WHERE,
                 hint=f"it knows {', '.join(costs.devices()) or 'no device'}",
             )

@@ -99,6 +99,21 @@ def test_an_allocation_becomes_a_plan() -> None:
     assert allocation_of(found, asked) == wanted
 
 
+def test_shares_of_devices_become_replicas_and_what_they_need_there() -> None:
+    graph, asked = flow(), on_devices(2)
+    first, second = (device.uuid for device in asked.devices)
+    plan = first_plan(graph, POOL)
+    wanted = Allocation(generation={first: 30, second: 100}, training={first: 70}, batch=8, cores={})
+    found = changed(plan, wanted, graph, POOL, asked)
+    generation, training = found.stage("generate"), found.stage("train")
+    assert (generation.replicas, generation.batch_size) == (2, 8)
+    assert (generation.quota.gpus, generation.quota.sm_percent) == ((first, second), (30, 100))
+    assert (training.replicas, training.quota.gpus, training.quota.sm_percent) == (1, (first,), (70,))
+    table = asked.training.on(asked.devices[0].model)
+    assert table is not None and training.quota.gpu_memory_mib == (table.memory_mib(asked.iteration),)
+    assert attrs.evolve(allocation_of(found, asked), cores={}) == wanted
+
+
 def test_a_profiled_plan_is_that_of_the_allocator_and_still_the_first() -> None:
     graph = flow()
     plan, asked = problem(graph)
