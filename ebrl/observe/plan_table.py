@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.plan import Plan, Quota, StagePlan
 from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.explain import Explanation
 from ebrl.resources.topology import core_ranges
@@ -57,6 +58,13 @@ def _barriers(plan: Plan) -> str:
     return (" and ".join(found) or "none") + ("" if plan.rebinding else "; environments keep their cores")
 
 
+def _gpus(quota: Quota) -> str:
+    """``GPU-0 70 %, GPU-1 100 %``, or the GPUs alone where they are not divided."""
+    return ", ".join(
+        f"{uuid} {percent} %" if percent else uuid for uuid, percent in zip_longest(quota.gpus, quota.sm_percent)
+    )
+
+
 def _row(stage: StagePlan) -> tuple[str, ...]:
     quota = stage.quota
     return (
@@ -65,7 +73,7 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
         str(stage.replicas),
         core_ranges(quota.cores) + (" bound" if quota.bound else ""),
         str(quota.threads),
-        ", ".join(quota.gpus) or "-",
+        _gpus(quota) or "-",
         "-" if quota.memory_mib is None else f"{quota.memory_mib:,} MiB",
         str(stage.batch_size),
     )
