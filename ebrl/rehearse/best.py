@@ -14,23 +14,27 @@ from ebrl.planner.problem import Allocation, Problem
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
 
-_STEPS, _STARTING = 12, 4
+_FIRST_STEPS, _MOST_STEPS = 3, 12
+_STARTING = 3  # a part in so many of the steps fills the pipeline
 
 
 def best(problem: Problem, truth: TrueCosts, schedule: Schedule, *, seed: int = 0) -> Allocation:
     """What the allocator finds where stages share devices; else the best in short rehearsals of all that `schedule`
-    allows. PlanError where it allows nothing on these devices."""
+    allows: of many the better halves, again and again, in longer ones. PlanError where it allows nothing on these
+    devices."""
     # Two that take turns are divided best by the allocator for turns.
     told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
     choices = list(_choices(told, schedule))
-    if len(choices) == 1:
-        return choices[0]
+    steps = _FIRST_STEPS
 
     def rate(allocation: Allocation) -> float:
-        steps = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(_STEPS)
-        return throughput(steps[_STARTING:])
+        found = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(steps)
+        return throughput(found[steps // _STARTING :])
 
-    return max(choices, key=rate)
+    while len(choices) > 1:
+        choices = sorted(choices, key=rate, reverse=True)[: math.ceil(len(choices) / 2) if steps < _MOST_STEPS else 1]
+        steps = min(2 * steps, _MOST_STEPS)
+    return choices[0]
 
 
 def _choices(problem: Problem, schedule: Schedule) -> Iterator[Allocation]:

@@ -99,7 +99,7 @@ class Rollout:
         self._recorded: dict[int, list[int]] = {}
 
     def start(self) -> None:
-        """The environments begin somewhere within their first episode, as they are found when a run has gone on."""
+        """All environments show an observation."""
         for index, environment in enumerate(self.environments):
             environment.episode = self._draws.episode_left()
             self._offer(index, environment)

@@ -131,9 +131,10 @@ class Draws:
         return max(1, round(self.costs.episode * self._random.uniform(1.0 - spread, 1.0 + spread)))
 
     def episode_left(self) -> float:
-        """The same for an environment that is found somewhere in its episode."""
+        """The same for the first episode: somewhere within it, as episodes are found when a run has gone on; where
+        all are equally long they begin, and mostly stay, together."""
         whole = self.episode()
-        return whole if math.isinf(whole) else self._random.randint(1, int(whole))
+        return self._random.randint(1, int(whole)) if self.costs.episode_spread else whole
 
     def generation_s(self, model: str, quota: float, batch: int) -> tuple[float, float]:
         """(seconds, CPU seconds) of a call."""
