@@ -1,7 +1,7 @@
 """The schedules on an emulated machine: the real runtime in wall-clock time, beside what a rehearsal predicts.
 
     python benchmarks/paper/emulation.py            about 30 minutes on 2 cores; keeps its results
-    python benchmarks/paper/emulation.py --quick    under two minutes on a smaller machine; nothing is kept
+    python benchmarks/paper/emulation.py --quick    under two minutes: three schedules, a smaller machine; not kept
 
 RoboCasa with pi0 under GRPO, one horizon per iteration, on 8 H100 with 56 cores that simulate. Drivers, Dask, channels,
 dispatcher, batchers and one process per environment are those of every run; stages sleep as long as the calibrated
@@ -15,6 +15,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,12 @@ from steady_state import descendants_cpu_s, own_cpu_s
 
 import ebrl
 from ebrl.backends.accelerators.emulated import emulated
+from ebrl.graph.model import Graph
+from ebrl.graph.plan import Plan
 from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.first_plan import first_plan
 from ebrl.planner.plans import changed
-from ebrl.planner.problem import SIMULATION, Allocation, Device, Node, Problem
+from ebrl.planner.problem import SIMULATION, Allocation, Device, Node
 from ebrl.rehearse.best import best
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.resources.machine_spec import machine
@@ -51,10 +54,11 @@ class Size:
     skip: int
     """Iterations before the measurement: environments begin all at once, and the pipeline is empty."""
     measured: int
+    schedules: Sequence[str] = tuple(SCHEDULES)
 
 
 FULL = Size(gpus=8, window=30, skip=2, measured=4)
-QUICK = Size(gpus=2, window=4, skip=1, measured=2)
+QUICK = Size(gpus=2, window=2, skip=1, measured=2, schedules=("ebrl", "async", "colocated"))
 
 
 def main() -> int:
@@ -64,7 +68,7 @@ def main() -> int:
     size, console, report = QUICK if quick else FULL, wide_console(), Report(name="emulation")
     asked, pool = emulated_case(size)
     rows = []
-    for name in SCHEDULES:
+    for name in size.schedules:
         rows.append(row := compared(name, asked, pool, size))
         console.print(f"{name}: {row['emulated']:.1f} emulated, {row['rehearsed']:.1f} rehearsed")
     report.table(
@@ -137,12 +141,7 @@ def rehearsed_rate(name: str, asked: Case, allocation: Allocation) -> float:
 
 def emulated_run(name: str, asked: Case, allocation: Allocation, pool: ResourcePool, size: Size) -> tuple[float, float]:
     """(chunk-steps per second in wall-clock time, share of a core of this machine that it takes)."""
-    problem: Problem = asked.problem
-    graph = workflow.emulated(
-        profile=workflow.PROFILE, num_envs=problem.environments, num_steps=problem.window, iterations=1000
-    )
-    quotas = attrs.evolve(allocation, cores=problem.core_quotas)
-    plan = changed(first_plan(graph, pool, name), quotas, graph, pool, problem)
+    graph, plan = plan_of(name, asked, allocation, pool)
     with (
         tempfile.TemporaryDirectory() as folder,
         ebrl.launch(graph, run_dir=f"{folder}/run", plan=plan, replan=False, resources=pool) as run,
@@ -153,8 +152,18 @@ def emulated_run(name: str, asked: Case, allocation: Allocation, pool: ResourceP
             elif number == size.skip + size.measured:
                 wall_s = time.monotonic() - began_s
                 cpu_s = own_cpu_s() + descendants_cpu_s() - before_s
-                return size.measured * problem.iteration / wall_s, cpu_s / wall_s
+                return size.measured * asked.problem.iteration / wall_s, cpu_s / wall_s
     raise RuntimeError("the run ended before the measurement was complete")
+
+
+def plan_of(name: str, asked: Case, allocation: Allocation, pool: ResourcePool) -> tuple[Graph, Plan]:
+    """(workflow, how it runs with `allocation`)."""
+    problem = asked.problem
+    graph = workflow.emulated(
+        profile=workflow.PROFILE, num_envs=problem.environments, num_steps=problem.window, iterations=1000
+    )
+    quotas = attrs.evolve(allocation, cores=problem.core_quotas)
+    return graph, changed(first_plan(graph, pool, name), quotas, graph, pool, problem)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def test_chunks_vary_as_the_profile_says() -> None:
     chunks = np.array([[step.draw(rng) for _ in range(profile.chunk)] for _ in range(4000)]).sum(axis=1)
     assert chunks.mean() == pytest.approx(table.seconds(1, 1), rel=0.01)
     assert chunks.std() / chunks.mean() == pytest.approx(math.sqrt(math.expm1(costs.simulation_sigma**2)), rel=0.05)
-    assert (options["length"], options["horizon"]) == (180, 270)
+    assert (options["length"], options["horizon"]) == (300, 300)
 
 
 def test_the_graph_needs_no_device() -> None:
