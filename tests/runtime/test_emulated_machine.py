@@ -17,11 +17,10 @@ from ebrl.observe.records import write_json
 from ebrl.planner.first_plan import first_plan
 from ebrl.planner.plans import changed, problem_of
 from ebrl.planner.problem import Allocation, Device, Node
-from ebrl.planner.profile import Profile
+from ebrl.planner.profile import Measured, Profile
 from ebrl.resources.machine_spec import machine
 from ebrl.workflows.emulated import emulated as workflow
 
-from ..planner.profiles import made, point
 from .conftest import Outcome
 
 FILE = Path(__file__).parents[2] / "workflows" / "emulated.py"
@@ -30,18 +29,24 @@ MODEL = str(POOL.gpus[0].name)
 pytestmark = pytest.mark.slow
 
 
+def point(resource: str, quota: float, batch: int, seconds: float) -> Measured:
+    return Measured(
+        resource=resource, quota=quota, batch=batch, rate=batch / seconds, mean_s=seconds, p50_s=seconds,
+        p99_s=1.1 * seconds, seconds=seconds, core_s=seconds, memory_mib=40_000.0, calls=50, interval=0.02,
+    )  # fmt: skip
+
+
 def profile() -> Profile:
     """Chunks of 40 ms; an iteration of 24 chunk-steps trains for 0.3 s on two devices."""
-
-    def on_device(percent: float, batch: int, seconds: float) -> object:
-        return point(percent, batch, seconds, resource=MODEL, p99_s=1.1 * seconds, memory_mib=40_000)
-
     stages = {
-        "simulation": (point(1, 1, 0.04, p99_s=0.05),),
-        "generation": (on_device(100, 1, 0.02), on_device(100, 8, 0.06)),
-        "training": (on_device(100, 1, 0.1), on_device(100, 12, 0.3)),
+        "simulation": (point("cpu", 1, 1, 0.04),),
+        "generation": (point(MODEL, 100, 1, 0.02), point(MODEL, 100, 8, 0.06)),
+        "training": (point(MODEL, 100, 1, 0.1), point(MODEL, 100, 12, 0.3)),
     }
-    return made(chunk=4, stages=stages, reset_s=0.05, episode=5.0, episode_spread=0.5, swap_s=0.2, publish_s=0.1)
+    return Profile(
+        workflow="emulated", machine="", cores=6, simulator="", policy="", versions={}, created="", environments=8,
+        chunk=4, iteration=24, stages=stages, reset_s=0.05, episode=5.0, episode_spread=0.5, swap_s=0.2, publish_s=0.1,
+    )  # fmt: skip
 
 
 def planned(path: Path, schedule: str, generation: dict[str, int], training: dict[str, int]) -> Plan:
@@ -87,12 +92,12 @@ def test_a_schedule_takes_its_time(
     assert (outcome.summary["status"], outcome.summary["iterations"]) == ("finished", 3)
     (started,) = outcome.of("started")
     assert [name for name in started["workers"] if "generate" in name] == ["generate-0", "generate-1"]
-    steps = outcome.of("iteration")
-    trained_s = sum(step["train_s"] for step in steps) / 3
-    # 12 chunk-steps on each device, at 60 % of one of them under `ebrl`; swapping comes on top where they take turns.
-    least_s = 0.2 + 0.3 if declared(schedule).devices == "in turn" else 0.3 / 0.6
-    assert 0.8 * least_s < trained_s < 4 * least_s
-    assert outcome.summary["wall_s"] > 3 * 0.8 * least_s
+    first, *_, last = outcome.of("iteration")
+    taken_s = (last["wall_s"] - first["wall_s"]) / 2
+    # Training: 12 chunk-steps on each device, with 60 % of one of them under `ebrl`. Where they take turns, devices
+    # change hands twice and the rollout waits for its weights.
+    least_s = 0.3 / 0.6 if declared(schedule).overlap else 0.2 + 0.3 + 0.2 + 0.1
+    assert 0.8 * least_s < taken_s < 5 * least_s
 
 
 def test_more_memory_than_a_device_has_is_refused_before_anything_starts(
