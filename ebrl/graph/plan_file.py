@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,20 +77,29 @@ def _check_stage(stage: StagePlan, graph: Graph, pool: ResourcePool) -> None:
 
 
 def _check_gpu(plan: Plan, gpu: Gpu) -> None:
-    """Stages that work at the same time divide what `gpu` has: no cost table says how much more slowly a stage works on
-    SMs that others use too. Where training takes turns with the others, each side may have everything."""
-    training = [stage for stage in plan.stages if stage.kind == "training"]
-    others = [stage for stage in plan.stages if stage.kind != "training"]
+    """Stages that work at the same time divide the SMs of `gpu`: no cost table says how much more slowly a stage works
+    on those that others use too. They divide its memory unless they take it in turn."""
+    kinds = {stage.kind for stage in plan.stages}
+    training, rollout = kinds & {"training"}, kinds - {"training"}
+    in_step = (
+        [rollout - {"simulation"}, rollout - {"generation"}] if plan.step_barrier and plan.groups == 1 else [rollout]
+    )
+    at_once = [part | training for part in in_step] if plan.max_staleness else [*in_step, training]
     in_turn = declared(plan.schedule, plan.without).devices in (IN_TURN, HALVES)
-    for stages in (training, others) if in_turn else (plan.stages,):
-        for field, unit, most in (("sm_percent", "%", 100), ("gpu_memory_mib", "MiB", gpu.memory_mib)):
-            asked = {stage.name: part for stage in stages if (part := _part(stage, field, gpu))}
-            if most is not None and sum(asked.values()) > most:
-                parts = ", ".join(f"{name} {part}" for name, part in asked.items())
-                raise PlanError(
-                    f"the plan asks for {sum(asked.values())} {unit} of the GPU {gpu.uuid}, which has {most}: {parts}",
-                    hint="give its stages less, or other GPUs",
-                )
+    for each in at_once:
+        _check_together(plan, each, gpu, "sm_percent", "%", 100)
+    for each in (rollout, training) if in_turn else (kinds,):
+        _check_together(plan, each, gpu, "gpu_memory_mib", "MiB", gpu.memory_mib)
+
+
+def _check_together(plan: Plan, kinds: Collection[str], gpu: Gpu, field: str, unit: str, most: int | None) -> None:
+    asked = {stage.name: part for stage in plan.stages if stage.kind in kinds and (part := _part(stage, field, gpu))}
+    if most is not None and sum(asked.values()) > most:
+        parts = ", ".join(f"{name} {part}" for name, part in asked.items())
+        raise PlanError(
+            f"the plan asks for {sum(asked.values())} {unit} of the GPU {gpu.uuid}, which has {most}: {parts}",
+            hint="give its stages less, or other GPUs",
+        )
 
 
 def _part(stage: StagePlan, field: str, gpu: Gpu) -> int:

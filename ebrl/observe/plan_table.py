@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import zip_longest
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -58,13 +57,6 @@ def _barriers(plan: Plan) -> str:
     return (" and ".join(found) or "none") + ("" if plan.rebinding else "; environments keep their cores")
 
 
-def _gpus(quota: Quota) -> str:
-    """``GPU-0 70 %, GPU-1 100 %``, or the GPUs alone where they are not divided."""
-    return ", ".join(
-        f"{uuid} {percent} %" if percent else uuid for uuid, percent in zip_longest(quota.gpus, quota.sm_percent)
-    )
-
-
 def _row(stage: StagePlan) -> tuple[str, ...]:
     quota = stage.quota
     return (
@@ -73,7 +65,17 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
         str(stage.replicas),
         core_ranges(quota.cores) + (" bound" if quota.bound else ""),
         str(quota.threads),
-        _gpus(quota) or "-",
+        _gpus(quota),
         "-" if quota.memory_mib is None else f"{quota.memory_mib:,} MiB",
         str(stage.batch_size),
     )
+
+
+def _gpus(quota: Quota) -> str:
+    """Devices of equal shares together: ``GPU-0, GPU-1: 40 %``."""
+    if not quota.sm_percent:
+        return ", ".join(quota.gpus) or "-"
+    shares: dict[int, list[str]] = {}
+    for uuid, percent in zip(quota.gpus, quota.sm_percent, strict=True):
+        shares.setdefault(percent, []).append(uuid)
+    return "; ".join(f"{', '.join(uuids)}: {percent} %" for percent, uuids in shares.items())

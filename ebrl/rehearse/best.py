@@ -11,6 +11,7 @@ from ebrl.errors import PlanError
 from ebrl.graph.schedules import EXCLUSIVE, HALVES, IN_TURN, Schedule
 from ebrl.planner.allocate import SLACK, allocate
 from ebrl.planner.problem import Allocation, Problem
+from ebrl.rehearse.possible import possible
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
 
@@ -22,19 +23,29 @@ def best(problem: Problem, truth: TrueCosts, schedule: Schedule, *, seed: int = 
     """What the allocator finds where stages share devices; else the best in short rehearsals of all that `schedule`
     allows: of many the better halves, again and again, in longer ones. PlanError where it allows nothing on these
     devices."""
-    # Two that take turns are divided best by the allocator for turns.
-    told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
-    choices = list(_choices(told, schedule))
-    steps = _FIRST_STEPS
+    allowed, steps = choices(problem, schedule), _FIRST_STEPS
 
     def rate(allocation: Allocation) -> float:
         found = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(steps)
         return throughput(found[steps // _STARTING :])
 
-    while len(choices) > 1:
-        choices = sorted(choices, key=rate, reverse=True)[: math.ceil(len(choices) / 2) if steps < _MOST_STEPS else 1]
+    while len(allowed) > 1:
+        allowed = sorted(allowed, key=rate, reverse=True)[: math.ceil(len(allowed) / 2) if steps < _MOST_STEPS else 1]
         steps = min(2 * steps, _MOST_STEPS)
-    return choices[0]
+    return allowed[0]
+
+
+def choices(problem: Problem, schedule: Schedule) -> list[Allocation]:
+    """All that `schedule` allows, as far as only rehearsals tell them apart; PlanError where it allows nothing."""
+    # Two that take turns are divided best by the allocator for turns.
+    told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
+    found = [allocation for allocation in _choices(told, schedule) if possible(problem, schedule, allocation)]
+    if not found:
+        raise PlanError(
+            "some stage would have nothing on which its costs are known and its memory fits",
+            hint="name other GPUs, or more of them",
+        )
+    return found
 
 
 def _choices(problem: Problem, schedule: Schedule) -> Iterator[Allocation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -18,6 +18,8 @@ from ebrl.schedule.batcher import Batcher
 class Replica:
     """One generation worker."""
 
+    name: str
+    """UUID of its device, or ``cpu-0`` and so on."""
     model: str
     quota: float
     """Percent of a device, or threads."""
@@ -44,6 +46,8 @@ class Generation:
         self._version = 0
         self._paused_until_s = 0.0
         self._replicas: dict[str, Replica] = {}
+        self.on_call: Callable[[str, int, float], None] = lambda replica, batch, began_s: None
+        """Hears what a replica has answered, and since when it worked on it."""
         self.busy = 0
         """Replicas at work."""
         self.held = 0
@@ -63,7 +67,7 @@ class Generation:
             for row in self._retire(replica)
         ]
         self._replicas = {
-            name: Replica(model, quota, Batcher(batch_size=allocation.batch))
+            name: Replica(name, model, quota, Batcher(batch_size=allocation.batch))
             if self._differs(name, wanted)
             else self._replicas[name]
             for name, (model, quota) in wanted.items()
@@ -141,6 +145,7 @@ class Generation:
         def done() -> None:
             # On the CPU a run measures CPU time: what it takes does not depend on who else wants the cores.
             taken_s = seconds if replica.model == CPU else self._clock.now_s - began_s
+            self.on_call(replica.name, len(rows), began_s)
             self._answer(replica, rows, version, taken_s)
 
         call(self._clock, self._cores, seconds=seconds, core_s=core_s, done=done)

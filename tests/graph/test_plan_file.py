@@ -126,6 +126,7 @@ def sharing(training: int, schedule: str = "ebrl", **changes: object) -> Plan:
         (sharing(50), "asks for 110 % of the GPU a, which has 100: generate 60, train_ppo 50"),
         (sharing(40, gpu_memory_mib=(601, 1)), "asks for 1001 MiB of the GPU a, which has 1000: generate 400, train_"),
         (sharing(100, "colocated", gpu_memory_mib=(1001, 1)), "asks for 1001 MiB of the GPU a, which has 1000: train"),
+        (sharing(90, "sync", gpu_memory_mib=(601, 1)), "asks for 1001 MiB of the GPU a"),
         (sharing(0), "gives it 0 % of a GPU"),
         (sharing(40, gpu_memory_mib=(1,)), "gives it gpu_memory_mib [1] on 2 GPU(s)"),
     ],
@@ -138,7 +139,8 @@ def test_devices_are_not_given_twice(plan: Plan, message: str) -> None:
 
 
 def test_stages_that_take_turns_may_each_have_a_whole_device() -> None:
-    for plan in (sharing(40), sharing(100, "colocated", gpu_memory_mib=(900, 1)), sharing(100, "hybrid")):
+    in_turn = {"gpu_memory_mib": (900, 1)}
+    for plan in (sharing(40), sharing(100, "sync"), sharing(100, "colocated", **in_turn), sharing(100, "hybrid")):
         check_plan(plan, GRAPH, GPUS)
 
 
