@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebrl.errors import UsageError
+from ebrl.errors import EbrlError, UsageError
 from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared, mechanisms
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ebrl.resources.pool import ResourcePool
 
 _PIPED_WIDTH = 200  # lines that another program reads stay whole
-
-Rehearsed = list[tuple["Outcome", "Trace"]]
 
 
 def mount(app: typer.Typer, reported: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
@@ -47,7 +45,9 @@ def rehearse(
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Also with these numbers of GPUs, and as many cores and memory for each."),
+        typer.Option(
+            metavar="N,N,...", help="These numbers of GPUs in turn, with as many cores and as much memory for each."
+        ),
     ] = None,
     schedule: Annotated[
         list[str] | None,
@@ -86,12 +86,20 @@ def rehearse(
     for line in [*_doubts(costs, profile, graph, pool), *left_out]:
         print(f"note: {line}", file=sys.stderr)
     print(_head(next(iter(problems.values())), profile), file=sys.stderr)
-    found = _rehearsed(rehearsals, TrueCosts.of_profile(costs), iterations, seed)
+    outcomes: list[Outcome] = []
+    traces: list[Trace] = []
+    for outcome, trace in _rehearsed(rehearsals, TrueCosts.of_profile(costs), iterations, seed):
+        outcomes.append(outcome)
+        if out is not None:  # they are large
+            traces.append(trace)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-    console.print(rehearsal_table([outcome for outcome, _ in found], costs.chunk))
+    console.print(rehearsal_table(outcomes, costs.chunk))
     if out is not None:
-        for line in _keep(out, found, {"workflow": graph.name, "profile": profile, "machine": machine, "seed": seed}):
-            print(line)
+        request = {"workflow": graph.name, "profile": profile, "machine": machine or pool.machine, "seed": seed}
+        try:
+            print("\n".join(_keep(out, list(zip(outcomes, traces, strict=True)), request)))
+        except OSError as error:
+            raise EbrlError(f"{error.filename or out} cannot be written: {error.strerror}") from None
 
 
 def _schedules(names: Sequence[str] | None, without: Sequence[str] | None) -> Mapping[str, Schedule]:
@@ -173,17 +181,17 @@ def _head(problem: Problem, path: Path) -> str:
     )
 
 
-def _rehearsed(rehearsals: Sequence[Trial], truth: TrueCosts, iterations: int, seed: int) -> Rehearsed:
+def _rehearsed(
+    rehearsals: Sequence[Trial], truth: TrueCosts, iterations: int, seed: int
+) -> Iterator[tuple[Outcome, Trace]]:
     from rich.console import Console
 
     from ebrl.rehearse.comparison import rehearsed
 
-    found: Rehearsed = []
     with Console(stderr=True).status("") as status:
         for number, trial in enumerate(rehearsals, start=1):
             status.update(f"rehearsing {trial.title} on {trial.gpus} GPUs: {number} of {len(rehearsals)}")
-            found.append(rehearsed(trial, truth, iterations=iterations, seed=seed))
-    return found
+            yield rehearsed(trial, truth, iterations=iterations, seed=seed)
 
 
 def _make(folder: Path) -> None:
@@ -193,7 +201,7 @@ def _make(folder: Path) -> None:
         raise UsageError(f"--out {folder} cannot be made: {error.strerror}") from None
 
 
-def _keep(folder: Path, found: Rehearsed, request: Mapping[str, Any]) -> list[str]:
+def _keep(folder: Path, found: Sequence[tuple[Outcome, Trace]], request: Mapping[str, Any]) -> list[str]:
     """Write figures, traces and pictures; says where."""
     import json
 
@@ -208,7 +216,7 @@ def _keep(folder: Path, found: Rehearsed, request: Mapping[str, Any]) -> list[st
     return [f"figures: {folder / 'rehearsal.json'}", f"traces for ui.perfetto.dev: {folder}", *_draw(folder, found)]
 
 
-def _draw(folder: Path, found: Rehearsed) -> list[str]:
+def _draw(folder: Path, found: Sequence[tuple[Outcome, Trace]]) -> list[str]:
     from ebrl.observe.records import write_whole
     from ebrl.observe.rehearsal_table import summary_line
 

@@ -19,9 +19,9 @@ figure says what it is:
 
 The paper's results were known when the assumptions were made, but no rehearsal had been compared with them. After the
 first comparison one was replaced by a published figure: episodes fill their horizon and all environments are reset
-together, as RLinf's configurations say; before, they were assumed to end
-at 0.6 of it. This favours the baselines, whom a reset in the middle of a horizon holds up behind a barrier. Parameter and token counts behind the compute, and peak rates of devices, are from general
-knowledge of the models and data sheets and were not looked up again.
+together, as RLinf's configurations say; before, they were assumed to end at 0.6 of it. This favours the baselines,
+whom a reset in the middle of a horizon holds up behind a barrier. Parameter and token counts behind the compute, and
+peak rates of devices, are from general knowledge of the models and data sheets and were not looked up again.
 
 Not modelled: stages on one device slow each other by no more than the SMs they take (no contention for memory
 bandwidth), and a simulator's environments on one device take turns.

@@ -59,7 +59,9 @@ GENERATION_SIGMA = published(
 )
 TRAINING_SIGMA = assumed(0.03, "", "fixed batches, so about that of generation; more for data and collectives")
 EPISODE = published(
-    1, "horizon", "RLinf, env/*.yaml: no auto_reset, so all play it to its end and are reset together (ManiSkill with PPO "
-                  "has auto_reset; taken for it too)"
-)  # fmt: skip
+    1,
+    "horizon",
+    "RLinf, env/*.yaml: no auto_reset, so all play it to its end and are reset together; only ManiSkill with PPO has "
+    "auto_reset, and is taken to do so too",
+)
 EPISODE_SPREAD = published(0, "", "likewise")

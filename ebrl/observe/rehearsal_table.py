@@ -15,7 +15,7 @@ from ebrl.rehearse.usage import BUSY, CORES, GENERATION, SIMULATION, TRAINING
 
 _COLUMNS = {CORES: "cores", GENERATION: "gen.", TRAINING: "train", SIMULATION: "sim."}
 _LEAST = 0.005
-"""Shares of time below that are not spoken of."""
+"""Shares below that are not spoken of."""
 
 
 def rehearsal_table(outcomes: Sequence[Outcome], chunk: int) -> RenderableType:
@@ -40,10 +40,11 @@ def rehearsal_table(outcomes: Sequence[Outcome], chunk: int) -> RenderableType:
 
 
 def binding_line(outcome: Outcome, several: bool) -> str:
-    """What no schedule can exceed on the machine of `outcome`, and what sets it."""
+    """What no schedule can exceed on the machine of `outcome`, and what sets it: several resources by their parts."""
     where = f"on {_gpus(outcome.gpus)} " if several else ""
-    line = outcome.roofline
-    return f"roofline: {where}no schedule exceeds {_number(line.rate)} chunk-steps/s, bounded by {line.binding}"
+    parts = sorted(((part, name) for name, part in outcome.roofline.parts.items() if part >= _LEAST), reverse=True)
+    bounds = " and ".join(name if len(parts) == 1 else f"{name} ({part:.0%})" for part, name in parts)
+    return f"roofline: {where}no schedule exceeds {_number(outcome.roofline.rate)} chunk-steps/s, bounded by {bounds}"
 
 
 def summary_line(outcome: Outcome) -> str:
@@ -105,4 +106,4 @@ def _gpus(count: int) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"

@@ -22,6 +22,7 @@ from ebrl.planner.patterns import Counts, Pattern, counts, patterns, shares
 from ebrl.planner.predict import (
     Prediction,
     admission_rate,
+    chunk_duration_s,
     core_sets,
     crowded_training_rate,
     environment_cycle_s,
@@ -161,16 +162,16 @@ class _Search:
         problem = self._problem
         generation, held, host = self._generation(choice, options, chosen, size)
         training, training_work = self._training(choice, options, chosen, size)
-        limits = [generation]
-        if problem.simulation.devices():
-            rendering = np.zeros(size)
-            for _, table, pattern, numbers in self._used(SIMULATION, options, chosen):
-                rendering += numbers * table.rate(pattern.simulation, 1)
-            limits.append(rendering)
+        rendering, shares = np.zeros(size), np.zeros(size)
+        for _, table, pattern, numbers in self._used(SIMULATION, options, chosen):
+            rendering += numbers * table.rate(pattern.simulation, 1)
+            shares += numbers
+        limits = [generation, rendering] if problem.simulation.devices() else [generation]
+        chunk_s = chunk_duration_s(problem, shares, rendering)
         work = {GENERATION: host}
         rollout = soft_minimum([*limits, self._core_limit(work)])
-        cycle_s = environment_cycle_s(problem, held, generation, choice.batch)
-        admission: Floats = admission_rate(problem, rollout, training, held, generation, cycle_s)
+        cycle_s = environment_cycle_s(chunk_s, held, generation, problem.environments, choice.batch)
+        admission: Floats = admission_rate(problem, rollout, training, chunk_s, held, generation, cycle_s)
         if problem.barriers:
             return admission
         if not choice.training_percent:

@@ -31,6 +31,8 @@ from ebrl.planner.costs import CPU, CostTable
 from ebrl.planner.problem import GENERATION, OTHERS, SIMULATION, TRAINING, Allocation, Core, Problem
 
 _ORDER = 16
+RENDERING = "simulation on devices"
+"""Name of that limit."""
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -63,10 +65,11 @@ def _predict(problem: Problem, allocation: Allocation) -> Prediction:
     stages = stage_limits(problem, allocation)
     rollout = {**stages, **core_limits({load: usable[load] for load in alone}, alone)}
     generation, held = generation_rate(problem, allocation)
-    cycle_s = float(environment_cycle_s(problem, held, generation, allocation.batch))
+    chunk_s = float(chunk_duration_s(problem, len(allocation.simulation), stages.get(RENDERING, 0.0)))
+    cycle_s = float(environment_cycle_s(chunk_s, held, generation, problem.environments, allocation.batch))
     environments = {"environments": problem.environments / cycle_s}
     together = float(soft_minimum([*rollout.values()]))
-    admission = float(admission_rate(problem, together, training, held, generation, cycle_s))
+    admission = float(admission_rate(problem, together, training, chunk_s, held, generation, cycle_s))
     if problem.barriers:
         limits, rate = {**rollout, **environments, TRAINING: training}, admission
     else:
@@ -93,7 +96,7 @@ def stage_limits(problem: Problem, allocation: Allocation) -> dict[str, float]:
     """The limits of simulation and generation but for cores and environments."""
     limits = {GENERATION: generation_rate(problem, allocation)[0]}
     if problem.simulation.devices():
-        limits["simulation on devices"] = sum(
+        limits[RENDERING] = sum(
             table.rate(percent, 1)
             for uuid, percent in allocation.simulation.items()
             if (table := problem.simulation.on(_model(problem, uuid))) is not None
@@ -101,25 +104,34 @@ def stage_limits(problem: Problem, allocation: Allocation) -> dict[str, float]:
     return limits
 
 
-def environment_cycle_s(problem: Problem, held: Any, generation: Any, batch: int) -> Any:
-    """From one chunk of an environment to its next; as `admission_rate`, for numbers and arrays alike.
+def chunk_duration_s(problem: Problem, shares: Any, rendering: Any) -> Any:
+    """Of a chunk on a core that nobody else uses, and then on a device, where the simulator has `shares` of some, that
+    do `rendering` chunk-steps per second together. For numbers and arrays alike, as all that follow."""
+    core_s = simulation_work(problem.simulation.on(CPU), 1)
+    return core_s + _over(shares, rendering) if problem.simulation.devices() else core_s
 
-    held: requests in all batches together while every replica works; generation: their rate. A replica is busy with
-    others when a request arrives, and half through on average; one that answers more quickly than it calls again has
-    to wait for a whole call.
+
+def environment_cycle_s(chunk_s: Any, held: Any, generation: Any, environments: int, batch: int) -> Any:
+    """From one chunk of an environment to its next.
+
+    held: requests in all batches together while every replica works; generation: their rate. Replicas begin their calls
+    one after the other and a request waits for whichever is free first, so all are busy for half of a call over their
+    number on average; where calls take longer than chunks, for all of that.
     """
-    chunk_s = simulation_work(problem.simulation.on(CPU), 1)
     batch_s = _over(held, generation)
     alone_s = chunk_s + batch_s
-    used = np.minimum(1.0, _over(problem.environments / np.maximum(alone_s, 1e-12), generation))
-    crowded_s = batch_s + np.maximum(chunk_s + used * batch_s / 2, batch_s)
-    return np.maximum(np.where(np.asarray(held) < problem.environments * batch, crowded_s, alone_s), 1e-12)
+    used = np.minimum(1.0, _over(environments / np.maximum(alone_s, 1e-12), generation))
+    between_s = _over(batch_s * batch, held)
+    crowded_s = batch_s + np.maximum(chunk_s + used * between_s / 2, between_s)
+    return np.maximum(np.where(np.asarray(held) < environments * batch, crowded_s, alone_s), 1e-12)
 
 
-def admission_rate(problem: Problem, rollout: Any, training: Any, held: Any, generation: Any, cycle_s: Any) -> Any:
+def admission_rate(
+    problem: Problem, rollout: Any, training: Any, chunk_s: Any, held: Any, generation: Any, cycle_s: Any
+) -> Any:
     """Chunk-steps per second that the bound of staleness allows. rollout: the rate but for the environments."""
     size = problem.iteration
-    fill_s = simulation_work(problem.simulation.on(CPU), 1) + _over(held, generation)
+    fill_s = chunk_s + _over(held, generation)
     rolled_s = np.maximum(
         np.maximum(_over(size, rollout) + fill_s, size / problem.environments * cycle_s),
         problem.window * cycle_s + problem.reset_s,

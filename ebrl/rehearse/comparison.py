@@ -30,11 +30,9 @@ class Trial:
     title: str
     """Of its schedule, as in `Plan.title`."""
     schedule: Schedule
+    gpus: int
+    """Of the machine, whether the problem has a use for them or not."""
     problem: Problem
-
-    @property
-    def gpus(self) -> int:
-        return len(self.problem.devices)
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -99,7 +97,7 @@ def trials(
                     raise error from None
                 left_out.append(f"{where} is left out: {refused.message}")
             else:
-                found.append(Trial(title=title, schedule=schedule, problem=problem))
+                found.append(Trial(title=title, schedule=schedule, gpus=gpus, problem=problem))
     if not found:
         raise error
     return found, left_out

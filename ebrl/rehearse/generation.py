@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -12,6 +12,7 @@ from ebrl.rehearse.clock import Clock, SharedCores, call
 from ebrl.rehearse.rollout import Rollout
 from ebrl.rehearse.truth import Draws
 from ebrl.schedule.batcher import Batcher
+from ebrl.schedule.sharing import Message, Sharing
 
 
 @attrs.define(eq=False)
@@ -24,11 +25,8 @@ class Replica:
     quota: float
     """Percent of a device, or threads."""
     batcher: Batcher[int]
-    owed: set[int] = attrs.field(factory=set)
-    """Requests that it has not answered."""
     serving: bool = False
     retired: bool = False
-    """It ends its call and takes no other."""
     served: int = 0
     batches: int = 0
     busy_s: float = 0.0
@@ -44,6 +42,7 @@ class Generation:
     def __init__(self, clock: Clock, cores: SharedCores, draws: Draws, rollout: Rollout) -> None:
         self._clock, self._cores, self._draws, self._rollout = clock, cores, draws, rollout
         self._version = 0
+        self._sharing: Sharing[Replica] = Sharing(batch_size=1)
         self._paused_until_s = 0.0
         self._replicas: dict[str, Replica] = {}
         self.on_call: Callable[[str, int, float], None] = lambda replica, batch, began_s: None
@@ -54,18 +53,16 @@ class Generation:
         """Requests that wait for newer weights."""
 
     def use(self, problem: Problem, allocation: Allocation, pause_s: float) -> None:
-        """Serve as `allocation` says. What a replica with another share owes goes to the others, after the pause."""
+        """Serve as `allocation` says. What a replica with another share owes goes to the others, after the pause: they
+        begin anew what it has begun."""
         wanted = _replicas(problem, allocation)
+        self._sharing.batch_size = allocation.batch
         for replica in self._replicas.values():
             replica.batcher.batch_size = allocation.batch
         if {name: (each.model, each.quota) for name, each in self._replicas.items()} == wanted:
             return
-        owed = [
-            row
-            for name, replica in self._replicas.items()
-            if self._differs(name, wanted)
-            for row in self._retire(replica)
-        ]
+        gone = [replica for name, replica in self._replicas.items() if self._differs(name, wanted)]
+        known = set(self._replicas.values())
         self._replicas = {
             name: Replica(name, model, quota, Batcher(batch_size=allocation.batch))
             if self._differs(name, wanted)
@@ -73,8 +70,11 @@ class Generation:
             for name, (model, quota) in wanted.items()
         }
         self._paused_until_s = self._clock.now_s + pause_s
-        if owed:
-            self.request(owed, hungry=True)
+        for replica in self._replicas.values():
+            if replica not in known:
+                self._send(self._sharing.joined(replica))
+        for replica in gone:
+            self._retire(replica)
         self._clock.after(pause_s, self._serve)
 
     @property
@@ -82,17 +82,8 @@ class Generation:
         return len(self._replicas)
 
     def request(self, rows: Sequence[int], *, hungry: bool) -> None:
-        """As `ChannelActor` does: whoever owes least gets them, all hear of hunger."""
-        chosen = min(self._replicas.values(), key=lambda replica: len(replica.owed))
-        for replica in self._replicas.values():
-            if replica is chosen or hungry:
-                given = rows if replica is chosen else ()
-                replica.owed.update(given)
-                oldest = [self._rollout.min_version(row) for row in given]
-                before = replica.batcher.held
-                replica.batcher.arrived(given, min_versions=oldest, version=self._version, hungry=hungry)
-                self.held += replica.batcher.held - before
-        self._serve()
+        """As `ChannelActor` does."""
+        self._send(self._sharing.asked(rows, map(self._rollout.min_version, rows), hungry=hungry))
 
     def published(self, version: int) -> None:
         self._version = version
@@ -118,24 +109,26 @@ class Generation:
         present = self._replicas.get(name)
         return present is None or wanted.get(name) != (present.model, present.quota)
 
-    def _retire(self, replica: Replica) -> list[int]:
-        """Requests that nobody has begun to answer."""
+    def _send(self, messages: Iterable[Message[Replica]]) -> None:
+        for replica, rows, hungry in messages:
+            oldest = [self._rollout.min_version(row) for row in rows]
+            before = replica.batcher.held
+            replica.batcher.arrived(rows, min_versions=oldest, version=self._version, hungry=hungry)
+            self.held += replica.batcher.held - before
+            self._next(replica)
+
+    def _retire(self, replica: Replica) -> None:
         replica.retired = True
         self.busy -= replica.serving
-        rows = replica.batcher.requests()
         self.held -= replica.batcher.held
-        replica.batcher.forget(rows)
-        replica.owed.difference_update(rows)
-        return rows
+        self._send(self._sharing.left(replica))
 
     def _serve(self) -> None:
-        if self._clock.now_s < self._paused_until_s:
-            return
         for replica in self._replicas.values():
             self._next(replica)
 
     def _next(self, replica: Replica) -> None:
-        if replica.serving or replica.retired or not (rows := replica.batcher.take()):
+        if replica.serving or self._clock.now_s < self._paused_until_s or not (rows := replica.batcher.take()):
             return
         replica.serving = True
         self.busy += 1
@@ -151,15 +144,16 @@ class Generation:
         call(self._clock, self._cores, seconds=seconds, core_s=core_s, done=done)
 
     def _answer(self, replica: Replica, rows: list[int], version: int, taken_s: float) -> None:
+        if replica.retired:
+            return
         replica.serving = False
-        self.busy -= not replica.retired
+        self.busy -= 1
         replica.served += len(rows)
         replica.batches += 1
         replica.busy_s += taken_s
-        replica.owed.difference_update(rows)
+        self._send(self._sharing.answered(replica, rows, version))
+        self._next(replica)
         self._rollout.actions_arrived(rows, version)
-        if self._clock.now_s >= self._paused_until_s:
-            self._next(replica)
 
 
 def _replicas(problem: Problem, allocation: Allocation) -> dict[str, tuple[str, float]]:

@@ -19,7 +19,7 @@ def scaled(pool: ResourcePool, gpus: int) -> ResourcePool:
     present = len(pool.gpus)
     if not present:
         raise UsageError(
-            f"{gpus} GPUs of what model? The machine has none", hint="name it: --machine 8xH100,56c,512GiB"
+            "a machine without GPUs has no other number of them either", hint="name some: --machine 8xH100,56c,512GiB"
         )
     if gpus == present:
         return pool

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ebrl.runtime.channel import Connection, Listener
 from ebrl.runtime.rollout import Rollout
+from ebrl.schedule.sharing import Message, Sharing
 
 _LARGEST = 1e3  # random action where a space has no bound
 
@@ -19,61 +20,54 @@ class ChannelActor:
 
     def __init__(self, rollout: Rollout, where: str) -> None:
         assert rollout.slots is not None
-        self._rollout = rollout
+        self._rollout, self._slots = rollout, rollout.slots
         self._listener = Listener(where, rollout.slots)
-        self._peers: dict[Connection, set[int]] = {}
-        self._unserved: list[int] = []
+        self._peers: set[Connection] = set()
+        self._sharing: Sharing[Connection] = Sharing(batch_size=rollout.batch_size)
         rollout.loop.watch(self._listener, self._accept)
 
     def request(self, rows: Sequence[int], *, hungry: bool) -> None:
-        if not self._peers:
-            self._unserved.extend(rows)
-            return
-        # Whoever has the least to do gets the next batch; all must hear that the simulation is hungry.
-        chosen = min(self._peers, key=lambda peer: len(self._peers[peer]))
-        for peer in list(self._peers):
-            if peer is chosen or hungry:
-                self._send(peer, rows if peer is chosen else (), hungry)
+        self._sharing.batch_size = self._rollout.batch_size
+        self._send(self._sharing.asked(rows, self._slots["min_version"][list(rows)].tolist(), hungry=hungry))
 
     def close(self) -> None:
         self._listener.close()
         for peer in self._peers:
             peer.close()
 
-    def _send(self, peer: Connection, rows: Sequence[int], hungry: bool) -> None:
-        if (owed := self._peers.get(peer)) is None:  # lost since the peers were listed
-            if rows:
-                self.request(rows, hungry=hungry)
-            return
-        owed.update(rows)
-        try:
-            peer.send(rows, hungry=hungry)
-        except OSError:
-            self._lost(peer)
+    def _send(self, messages: Iterable[Message[Connection]]) -> None:
+        for peer, rows, hungry in messages:
+            try:
+                peer.send(rows, hungry=hungry)
+            except OSError:
+                self._lost(peer)
 
     def _accept(self) -> None:
         if (peer := self._listener.accept()) is None:
             return
-        self._peers[peer] = set()
+        self._peers.add(peer)
         self._rollout.loop.watch(peer, lambda: self._answered(peer))
-        rows, self._unserved = self._unserved, []
-        self._send(peer, rows, hungry=True)
+        self._send(self._sharing.joined(peer))
 
     def _answered(self, peer: Connection) -> None:
         try:
             for message in peer.receive():
-                self._peers[peer].difference_update(message.rows)
+                if peer not in self._peers:
+                    return
+                version = max(self._slots["version"][list(message.rows)].tolist())
+                self._send(self._sharing.answered(peer, message.rows, version))
                 self._rollout.actions_arrived(message.rows)
         except OSError:
             self._lost(peer)
 
     def _lost(self, peer: Connection) -> None:
         """A generation worker is gone: another one, or its successor, gets what it did not answer."""
-        if (owed := self._peers.pop(peer, None)) is None:
+        if peer not in self._peers:
             return
+        self._peers.remove(peer)
         self._rollout.loop.forget(peer)
         peer.close()
-        self.request(sorted(owed), hungry=True)
+        self._send(self._sharing.left(peer))
 
 
 class RandomActor:

@@ -149,6 +149,11 @@ class Rollout:
         }  # fmt: skip
 
     @property
+    def batch_size(self) -> int:
+        """Most requests of one generation call."""
+        return self._requests.batch_size
+
+    @property
     def alive(self) -> list[int]:
         return self._pool.alive
 

@@ -17,10 +17,13 @@ from testbeds import ACCELERATORS
 from ebrl.graph.schedules import MECHANISMS, SCHEDULES
 from ebrl.planner.allocate import allocate
 from ebrl.planner.costs import CPU
+from ebrl.planner.explain import profiled_problem
+from ebrl.planner.first_plan import first_plan
 from ebrl.planner.problem import SIMULATION
 from ebrl.planner.roofline import roofline
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
-from ebrl.resources.machine_spec import KNOWN
+from ebrl.resources.machine_spec import KNOWN, machine
+from ebrl.workflows.robocasa_ppo import robocasa_ppo
 
 NAMES = sorted(CONFIGURATIONS)
 ALGORITHMS = ("ppo", "grpo")
@@ -138,3 +141,18 @@ def test_reported_results_are_of_things_that_exist() -> None:
     for (name, algorithm), reported in SPEEDUPS.items():
         assert name in CONFIGURATIONS and algorithm in ALGORITHMS and set(reported.values) <= set(SCHEDULES)
     assert all(any(key in name for name in CONFIGURATIONS) for key in PINNING.values)
+
+
+def test_ebrl_rehearse_asks_the_same_of_a_workflow_with_these_costs() -> None:
+    """But for the cores that drive devices, which simulate nothing here: a workflow says so with ``cpus=``."""
+    found = case("robocasa_openpi")
+    graph, pool = robocasa_ppo(num_envs=64), machine("8xH100,64c")
+    told = found.truth.told(profiled_problem(graph, first_plan(graph, pool), pool, found.profile))
+    for name in ("simulation", "generation", "training", "environments", "iteration", "window", "reset_s", "barriers"):
+        assert getattr(told, name) == getattr(found.problem, name), name
+    assert len(told.cores) == len(found.problem.cores)
+    devices = [[(each.model, each.memory_mib) for each in problem.devices] for problem in (told, found.problem)]
+    assert devices[0] == devices[1]
+    quota = frozenset(sorted(told.cores)[:56])
+    limited = attrs.evolve(told, core_quotas={SIMULATION: quota})
+    assert allocate(limited).prediction.rate == pytest.approx(allocate(found.problem).prediction.rate)

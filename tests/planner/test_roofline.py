@@ -13,7 +13,7 @@ from ebrl.planner.allocate import allocate
 from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
 from ebrl.planner.predict import predict
 from ebrl.planner.problem import SIMULATION, Allocation, Device, Node, Problem
-from ebrl.planner.roofline import device_rate, roofline
+from ebrl.planner.roofline import roofline
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
 
@@ -72,43 +72,24 @@ def test_simulators_may_need_devices_that_trace_rays() -> None:
 
 
 def test_devices_that_each_do_what_they_are_best_at() -> None:
-    costs = {"a": {"generation": 1.0, "training": 2.0}, "b": {"generation": 3.0, "training": 1.0}}
-    assert device_rate(costs, {"a": 1, "b": 1}) == pytest.approx(1.0)
-    # With 3 of b, one of them trains all that the others generate together with a: x = 1 + (3 - x) / 3.
-    assert device_rate(costs, {"a": 1, "b": 3}) == pytest.approx(1.5)
+    def costs(one_s: float, two_s: float) -> StageCosts:
+        """Speed is in proportion to the share."""
+        times = {"one": one_s, "two": two_s}
+        points = {model: Point(quota=100, batch=1, seconds=seconds, core_s=0.0) for model, seconds in times.items()}
+        return StageCosts(tables={model: CostTable(points=(point,)) for model, point in points.items()})
 
+    def rate(ones: int, twos: int) -> float:
+        models = ["one"] * ones + ["two"] * twos
+        devices = tuple(Device(uuid=f"GPU-{number}", model=model) for number, model in enumerate(models))
+        node = Node(cores=tuple(range(1000)), devices=devices)
+        problem = on_devices(
+            generation=costs(1.0, 3.0), training=costs(2.0, 1.0), environments=64, iteration=1, simulation=chunks(1e-3)
+        )
+        return roofline(attrs.evolve(problem, nodes=(node,), batches=(1,))).limits["devices"]
 
-@given(
-    st.lists(st.lists(times, min_size=3, max_size=3), min_size=1, max_size=3),
-    st.lists(st.lists(times, min_size=3, max_size=3), min_size=3, max_size=3),
-)
-def test_no_division_of_devices_does_more(costs: list[list[float]], parts: list[list[float]]) -> None:
-    rows = {f"model {number}": dict(zip("gst", row, strict=True)) for number, row in enumerate(costs)}
-    devices = {model: number + 1 for number, model in enumerate(rows)}
-    done = dict.fromkeys("gst", 0.0)
-    for (model, row), part in zip(rows.items(), parts, strict=False):
-        for stage, share in zip("gst", part, strict=True):
-            done[stage] += devices[model] * share / sum(part) / row[stage]
-    assert min(done.values()) <= device_rate(rows, devices) * (1 + 1e-9)
-
-
-@given(
-    st.lists(st.lists(times, min_size=2, max_size=2), min_size=1, max_size=3),
-    st.lists(st.integers(1, 4), min_size=3, max_size=3),
-)
-def test_a_division_of_devices_does_as_much(costs: list[list[float]], numbers: list[int]) -> None:
-    rows = {f"model {number}": {"g": row[0], "t": row[1]} for number, row in enumerate(costs)}
-    devices = dict(zip(rows, numbers, strict=False))
-    # Of two stages the best that can be: one after the other, models go to what they are better at.
-    order = sorted(rows, key=lambda model: rows[model]["g"] / rows[model]["t"])
-    best = 0.0
-    for split, model in enumerate(order):
-        ahead = sum(devices[other] / rows[other]["g"] for other in order[:split])
-        behind = sum(devices[other] / rows[other]["t"] for other in order[split + 1 :])
-        own_g, own_t = devices[model] / rows[model]["g"], devices[model] / rows[model]["t"]
-        part = min(1.0, max(0.0, (behind + own_t - ahead) / (own_g + own_t)))
-        best = max(best, min(ahead + part * own_g, behind + (1 - part) * own_t))
-    assert device_rate(rows, devices) == pytest.approx(best)
+    assert rate(1, 1) == pytest.approx(1.0)
+    # With 3 of the second, one of them trains all that the others generate together with the first: x = 1 + (3 - x) / 3
+    assert rate(1, 3) == pytest.approx(1.5)
 
 
 @st.composite

@@ -18,7 +18,7 @@ PROBLEM = on_devices(2, cores=16, environments=16, iteration=64)
 
 
 def outcome(schedule: str, problem: Problem = PROBLEM, seed: int = 0) -> Outcome:
-    trial = Trial(title=schedule, schedule=SCHEDULES[schedule], problem=problem)
+    trial = Trial(title=schedule, schedule=SCHEDULES[schedule], gpus=len(problem.devices), problem=problem)
     truth = TrueCosts.of(problem, simulation_sigma=0.2, publish_s=0.05)
     return rehearsed(trial, truth, iterations=3, seed=seed)[0]
 
@@ -87,7 +87,7 @@ def test_a_machine_without_devices() -> None:
 
 
 def test_a_trace_is_of_the_last_iterations() -> None:
-    trial = Trial(title="ebrl", schedule=SCHEDULES["ebrl"], problem=PROBLEM)
+    trial = Trial(title="ebrl", schedule=SCHEDULES["ebrl"], gpus=2, problem=PROBLEM)
     for iterations, traced in ((1, 1), (5, 2)):
         _, trace = rehearsed(trial, TrueCosts.of(PROBLEM), iterations=iterations, seed=0)
         assert sum(span.work == "iteration" for span in trace.spans) == traced

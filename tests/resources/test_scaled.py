@@ -34,5 +34,5 @@ def test_models_keep_their_proportion() -> None:
 
 
 def test_what_has_no_gpus_cannot_be_scaled() -> None:
-    with pytest.raises(UsageError, match="of what model"):
+    with pytest.raises(UsageError, match="without GPUs"):
         scaled(machine("56c"), 2)
