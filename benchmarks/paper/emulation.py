@@ -1,6 +1,6 @@
 """The schedules on an emulated machine: the real runtime in wall-clock time, beside what a rehearsal predicts.
 
-    python benchmarks/paper/emulation.py            about 30 minutes on 2 cores; keeps its results
+    python benchmarks/paper/emulation.py            about 25 minutes on 2 cores; keeps its results
     python benchmarks/paper/emulation.py --quick    under two minutes: three schedules, a smaller machine; not kept
 
 RoboCasa with pi0 under GRPO, one horizon per iteration, on 8 H100 with 56 cores that simulate. Drivers, Dask, channels,
@@ -57,7 +57,7 @@ class Size:
     schedules: Sequence[str] = tuple(SCHEDULES)
 
 
-FULL = Size(gpus=8, window=30, skip=2, measured=4)
+FULL = Size(gpus=8, window=30, skip=2, measured=3)
 QUICK = Size(gpus=2, window=2, skip=1, measured=2, schedules=("ebrl", "async", "colocated"))
 
 
