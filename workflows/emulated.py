@@ -12,6 +12,7 @@ from pathlib import Path
 import ebrl
 import ebrl.profiles
 from ebrl.backends.simulators.emulated_costs import p99_of
+from ebrl.errors import UsageError
 from ebrl.planner.costs import CPU
 from ebrl.planner.profile import Profile, read_profile
 from ebrl.rehearse.truth import TrueCosts
@@ -45,8 +46,13 @@ def emulated(
 
 def simulator(profile: Profile) -> str:
     """The address of emulated environments whose chunks, resets and episodes are those of `profile`. Steps vary
-    independently, so that a chunk of them varies as it should."""
+    independently, so that a chunk of them varies as it should. UsageError for simulators that compute on devices."""
     costs, chunk = TrueCosts.of_profile(profile), profile.chunk
+    if costs.simulation.devices():
+        raise UsageError(
+            f"the environments of {profile.workflow} compute on devices, and emulated ones have cores only",
+            hint="ebrl rehearse knows what they take there",
+        )
     table = costs.simulation.on(CPU)
     chunk_s = 0.0 if table is None else table.core_s(1, 1)
     sigma = math.sqrt(math.log1p(chunk * math.expm1(costs.simulation_sigma**2)))

@@ -89,12 +89,12 @@ class GenerationEngine:
     def measure(self, batch: int, calls: int, threads: int) -> Calls:
         """Time `calls` calls with batches of `batch` of the observations that lie in the slots.
 
-        Nothing else is served meanwhile. Waits for the first simulation to show itself.
+        Nothing else is served meanwhile. Waits for the first simulation to show itself, and for the first weights.
         """
         found: SimpleQueue[Calls] = SimpleQueue()
 
         def attempt() -> None:
-            if not self._sources:
+            if not self._sources or self._version < 0:
                 threading.Timer(_RECONNECT_S, self._loop.call, (attempt,)).start()
                 return
             try:

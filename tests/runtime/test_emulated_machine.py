@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from ebrl.backends.accelerators.emulated import emulated
-from ebrl.errors import PlanError
+from ebrl.errors import EbrlError, PlanError
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
 from ebrl.graph.schedules import declared
@@ -98,6 +98,13 @@ def test_a_schedule_takes_its_time(
     # change hands twice and the rollout waits for its weights.
     least_s = 0.3 / 0.6 if declared(schedule).overlap else 0.2 + 0.3 + 0.2 + 0.1
     assert 0.8 * least_s < taken_s < 5 * least_s
+
+
+def test_without_shares_it_is_said_what_is_missing(launch: Callable[..., Outcome], path: Path) -> None:
+    """A run without a profile times the generation before the first chunk: weights must have arrived by then."""
+    settings = (f"profile={path}", "num_envs=2", "num_steps=3")
+    with pytest.raises(EbrlError, match="gives the generation no share of an emulated device"):
+        launch("emulated", *settings, file=FILE, resources=POOL)
 
 
 def test_more_memory_than_a_device_has_is_refused_before_anything_starts(

@@ -10,6 +10,7 @@ import pytest
 
 from ebrl.backends.registry import parse_uri
 from ebrl.backends.simulators.emulated_costs import Cost
+from ebrl.errors import UsageError
 from ebrl.planner.costs import CPU
 from ebrl.planner.profile import read_profile
 from ebrl.rehearse.truth import TrueCosts
@@ -27,6 +28,11 @@ def test_chunks_vary_as_the_profile_says() -> None:
     assert chunks.mean() == pytest.approx(table.seconds(1, 1), rel=0.01)
     assert chunks.std() / chunks.mean() == pytest.approx(math.sqrt(math.expm1(costs.simulation_sigma**2)), rel=0.05)
     assert (options["length"], options["horizon"]) == (300, 300)
+
+
+def test_environments_on_devices_are_not_emulated() -> None:
+    with pytest.raises(UsageError, match="the environments of paper_maniskill_openvla_oft compute on devices"):
+        emulated(profile=str(Path(PROFILE).with_name("maniskill_openvla_oft.json")))
 
 
 def test_the_graph_needs_no_device() -> None:
