@@ -67,7 +67,7 @@ def planned(graph: Graph, plan: Plan, pool: ResourcePool, problem: Problem) -> t
         return attrs.evolve(plan, predicted=prediction.rate), answer
     answer = allocate(problem, generation_replicas=allocation_of(plan, problem).generation_replicas, slack=SLACK)
     _check_possible(answer.prediction)
-    found = changed(plan, answer.allocation, graph, pool, answer.prediction)
+    found = changed(plan, answer.allocation, graph, pool, problem)
     return attrs.evolve(found, epoch=plan.epoch), answer
 
 

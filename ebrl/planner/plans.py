@@ -11,7 +11,7 @@ from ebrl.graph.model import Graph, Node
 from ebrl.graph.plan import Plan, StagePlan
 from ebrl.planner.costs import StageCosts
 from ebrl.planner.first_plan import may_bind, stage_cores
-from ebrl.planner.predict import Prediction
+from ebrl.planner.predict import predict
 from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Core, Device, Problem, Shares
 from ebrl.planner.problem import Node as Machine
 from ebrl.resources.pool import ResourcePool
@@ -79,13 +79,14 @@ def allocation_of(plan: Plan, problem: Problem) -> Allocation:
     )
 
 
-def changed(plan: Plan, allocation: Allocation, graph: Graph, pool: ResourcePool, predicted: Prediction) -> Plan:
-    """The next epoch of `plan`, with what `allocation` says. Generation on devices has one replica on each."""
-    stages = tuple(_changed(stage, allocation, graph.nodes[stage.name], pool) for stage in plan.stages)
-    return attrs.evolve(plan, epoch=plan.epoch + 1, stages=stages, predicted=predicted.rate)
+def changed(plan: Plan, allocation: Allocation, graph: Graph, pool: ResourcePool, problem: Problem) -> Plan:
+    """The next epoch of `plan`, with what `allocation` of `problem` says. Generation on devices has one replica on
+    each; what a stage needs of a device's memory is that of its cost table."""
+    stages = tuple(_changed(stage, allocation, graph.nodes[stage.name], pool, problem) for stage in plan.stages)
+    return attrs.evolve(plan, epoch=plan.epoch + 1, stages=stages, predicted=predict(problem, allocation).rate)
 
 
-def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: ResourcePool) -> StagePlan:
+def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: ResourcePool, problem: Problem) -> StagePlan:
     if stage.kind not in KINDS:
         return stage
     held = allocation.cores.get(stage.kind)
@@ -95,7 +96,13 @@ def _changed(stage: StagePlan, allocation: Allocation, node: Node, pool: Resourc
     quota = attrs.evolve(stage.quota, cores=cores, bound=bound, threads=threads.get(stage.kind, stage.quota.threads))
     shares: Shares = getattr(allocation, stage.kind)
     if shares:
-        quota = attrs.evolve(quota, gpus=tuple(shares), sm_percent=tuple(shares.values()))
+        batch = {GENERATION: allocation.batch, TRAINING: math.ceil(problem.iteration / len(shares))}.get(stage.kind, 1)
+        quota = attrs.evolve(
+            quota,
+            gpus=tuple(shares),
+            sm_percent=tuple(shares.values()),
+            gpu_memory_mib=tuple(math.ceil(_memory_mib(problem, stage.kind, uuid, batch)) for uuid in shares),
+        )
     if stage.kind != GENERATION:
         return attrs.evolve(stage, quota=quota)
     return attrs.evolve(stage, quota=quota, batch_size=allocation.batch, replicas=len(shares) or stage.replicas)
@@ -113,6 +120,14 @@ def _devices(pool: ResourcePool, *costs: StageCosts) -> Iterator[Device]:
         if gpu.name in known:
             memory_mib = math.inf if gpu.memory_mib is None else float(gpu.memory_mib)
             yield Device(uuid=gpu.uuid, model=str(gpu.name), memory_mib=memory_mib)
+
+
+def _memory_mib(problem: Problem, kind: str, uuid: str, batch: int) -> float:
+    """What a stage needs on a device; 0 where nothing is known of it there."""
+    costs: StageCosts = getattr(problem, kind)
+    model = next(device.model for device in problem.devices if device.uuid == uuid)
+    table = costs.on(model)
+    return 0.0 if table is None else table.memory_mib(batch)
 
 
 def _shares(stage: StagePlan, problem: Problem) -> Shares:

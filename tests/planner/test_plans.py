@@ -83,7 +83,7 @@ def test_a_plan_as_an_allocation_and_back_is_the_plan(one: bool) -> None:
     graph = flow(one=one)
     plan, asked = problem(graph)
     there = allocation_of(plan, asked)
-    back = changed(plan, there, graph, POOL, predict(asked, there))
+    back = changed(plan, there, graph, POOL, asked)
     assert (back.stages, back.epoch) == (plan.stages, plan.epoch + 1)
     assert allocation_of(back, asked) == there
 
@@ -92,13 +92,28 @@ def test_an_allocation_becomes_a_plan() -> None:
     graph = flow()
     plan, asked = problem(graph)
     wanted = Allocation(batch=2, generation_threads=2, training_threads=2, cores={"simulation": frozenset({("", 3)})})
-    found = changed(plan, wanted, graph, POOL, predict(asked, wanted))
+    found = changed(plan, wanted, graph, POOL, asked)
     assert found.predicted == predict(asked, wanted).rate
     simulation, generation, training = (found.stage(name) for name in ("simulate", "generate", "train"))
     assert (simulation.quota.cores, simulation.batch_size) == ((3,), 1)
     assert (generation.batch_size, generation.quota.threads, generation.quota.cores) == (2, 2, (2, 3))
     assert (training.quota.threads, training.batch_size) == (2, plan.stage("train").batch_size)
     assert allocation_of(found, asked) == wanted
+
+
+def test_shares_of_devices_become_replicas_and_what_they_need_there() -> None:
+    graph, asked = flow(), on_devices(2)
+    first, second = (device.uuid for device in asked.devices)
+    plan = first_plan(graph, POOL)
+    wanted = Allocation(generation={first: 30, second: 100}, training={first: 70}, batch=8, generation_replicas=2)
+    found = changed(plan, wanted, graph, POOL, asked)
+    generation, training = found.stage("generate"), found.stage("train")
+    assert (generation.replicas, generation.batch_size) == (2, 8)
+    assert (generation.quota.gpus, generation.quota.sm_percent) == ((first, second), (30, 100))
+    assert (training.replicas, training.quota.gpus, training.quota.sm_percent) == (1, (first,), (70,))
+    table = asked.training.on(asked.devices[0].model)
+    assert table is not None and training.quota.gpu_memory_mib == (table.memory_mib(asked.iteration),)
+    assert attrs.evolve(allocation_of(found, asked), cores={}) == wanted
 
 
 def test_a_profiled_plan_is_that_of_the_allocator_and_still_the_first() -> None:
