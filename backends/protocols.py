@@ -137,7 +137,15 @@ class BatchedSimulator(Protocol):
 
 @runtime_checkable
 class Policy(Protocol):
-    """What generation and evaluation need of a policy. Stages that train ask for more (see `stages/`)."""
+    """What generation and evaluation need of a policy. Stages that train ask for more (see `stages/`).
+
+    It may also have
+
+    - ``prepare(arrays)``: before `load` gets them, in another thread than `act`, which goes on meanwhile. What takes
+      long, such as bringing weights to a device, belongs here.
+    - ``batch_invariant``, an attribute that is True where a row's actions depend neither on the other rows nor on how
+      many there are. Else, where results must not depend on timing, all environments are computed in every call.
+    """
 
     chunk: int
     """K, the actions planned by one call."""
@@ -212,6 +220,10 @@ class Share:
     """Core ids; empty is whatever the process may use already."""
     threads: int | None = None
     """Size of every thread pool; None is one thread per core of `cores`."""
+    model: str = ""
+    """Name of the device, as NVML gives it; empty where unknown."""
+    in_turn: bool = False
+    """Other stages have the device in between: whoever begins to work loads first what it needs."""
 
     def __post_init__(self) -> None:
         if not 0 < self.sm_percent <= 100:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ebrl import env_commands
+from ebrl import env_commands, rehearse_command
 from ebrl.errors import EbrlError, Interrupted, UsageError, did_you_mean
 from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared, mechanisms
 from ebrl.observe.output import Output
@@ -315,6 +315,7 @@ def doctor() -> None:
 
 
 env_commands.mount(app, reported)
+rehearse_command.mount(app, reported)
 
 
 def main() -> None:

@@ -1,17 +1,27 @@
-"""Emulated devices: shares that change what emulated work costs. For machines without a GPU, and for tests."""
+"""Emulated machines: cores and devices that do not exist, for plans and schedules of a cluster on a laptop.
+
+What works there does not compute: it takes the time that a profile says of its share, see
+`ebrl.backends.policies.emulated` and ``emulated:`` simulators.
+"""
 
 from __future__ import annotations
 
-import os
+import attrs
 
 from ebrl.backends.protocols import LIVE, Device, Granularity, Share, Unavailable
 from ebrl.resources.gpus import Gpu
+from ebrl.resources.pool import ResourcePool
 
-SHARE = "EBRL_EMULATED_SM_PERCENT"
-"""Environment variable with the share that a process starts with, in per cent."""
 _PREFIX = "EMULATED-"
 
-_applied: list[Share] = []  # of this process
+_applied: dict[str, Share] = {}  # of this process, by device
+
+
+def emulated(pool: ResourcePool) -> ResourcePool:
+    """A machine with so many cores and such devices that a run can be given, wherever it runs:
+    ``ebrl.launch(graph, resources=emulated(machine("8xH100,56c")))``. Nobody is bound to its cores."""
+    gpus = tuple(attrs.evolve(gpu, uuid=f"{_PREFIX}{index}", index=index) for index, gpu in enumerate(pool.gpus))
+    return attrs.evolve(pool, gpus=gpus, pinning=False, cpu_quota=None)
 
 
 def emulated_gpus(count: int, sm_count: int = 132, memory_mib: int = 80 * 1024) -> tuple[Gpu, ...]:
@@ -30,7 +40,7 @@ def emulated_gpus(count: int, sm_count: int = 132, memory_mib: int = 80 * 1024) 
 
 
 class Emulated:
-    """Serves devices of `emulated_gpus`, in whole SMs. Every process has its own share of a device."""
+    """Serves devices of `emulated` and `emulated_gpus`, in whole SMs. Every process has its own share of a device."""
 
     change = LIVE
     within_process = False
@@ -49,17 +59,12 @@ class Emulated:
         return min(100.0, max(1, round(percent * sms / 100)) * 100 / sms)
 
     def environment(self, share: Share) -> dict[str, str]:
-        return {"CUDA_VISIBLE_DEVICES": "", SHARE: repr(share.sm_percent)}
+        return {"CUDA_VISIBLE_DEVICES": ""}
 
     def apply(self, share: Share) -> None:
-        _applied.append(share)
+        _applied[share.device] = share
 
 
 def applied() -> tuple[Share, ...]:
-    """The shares that were applied in this process, in order."""
-    return tuple(_applied)
-
-
-def cost_s(whole_s: float) -> float:
-    """Seconds that emulated work takes with the present share, where it takes `whole_s` with a whole device."""
-    return whole_s * 100 / (_applied[-1].sm_percent if _applied else float(os.environ.get(SHARE, "100")))
+    """The shares that this process has, one of each of its devices."""
+    return tuple(_applied.values())

@@ -50,6 +50,11 @@ def mean_of(median_s: float, p99_s: float) -> float:
     return median_s * math.exp(sigma * sigma / 2)
 
 
+def p99_of(mean_s: float, sigma: float) -> float:
+    """The P99 of the lognormal distribution with this mean, `sigma` that of the logarithm."""
+    return mean_s * math.exp(_Z99 * sigma - sigma * sigma / 2)
+
+
 def sleep(duration_s: float) -> None:
     """Let wall time pass and use no core."""
     if duration_s > 0:

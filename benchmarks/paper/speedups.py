@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 from configurations import CONFIGURATIONS
+from experiments import Experiment
 from published import RANGE, SPEEDUPS
-from rehearsed import Extent, Rehearsed, rehearsed
 
 from ebrl.graph.schedules import MECHANISMS
+from ebrl.rehearse.comparison import Outcome
 
 BASELINES = ("async", "hybrid", "disaggregated", "colocated")
 """Schedules of the field; `sync` is this engine with barriers."""
+_TOLD = 0.005  # shares of time below this are not worth a word
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -21,10 +23,10 @@ class Comparison:
 
     name: str
     algorithm: str
-    ebrl: Rehearsed
-    others: Mapping[str, Rehearsed]
+    ebrl: Outcome
+    others: Mapping[str, Outcome]
     """By schedule."""
-    without: Mapping[str, Rehearsed]
+    without: Mapping[str, Outcome]
     """By mechanism that is left out."""
 
     def speedup(self, schedule: str) -> float:
@@ -46,39 +48,40 @@ class Comparison:
         return found.values if found else {self.strongest: RANGE.values["least"]}
 
 
-def comparisons(extent: Extent, names: tuple[str, ...] = tuple(CONFIGURATIONS)) -> Iterator[Comparison]:
-    """Those of `names`, under both algorithms."""
-    for name in names:
-        for algorithm in CONFIGURATIONS[name].set_ups:
-            yield comparison(name, algorithm, extent)
+def experiments(name: str, algorithm: str) -> Iterator[Experiment]:
+    """All that a comparison needs."""
+    yield Experiment(name=name, algorithm=algorithm)
+    yield from (Experiment(name=name, algorithm=algorithm, schedule=schedule) for schedule in (*BASELINES, "sync"))
+    yield from (Experiment(name=name, algorithm=algorithm, without=(mechanism,)) for mechanism in MECHANISMS)
 
 
-def comparison(name: str, algorithm: str, extent: Extent) -> Comparison:
-    ebrl = rehearsed(name, algorithm, extent)
-    assert ebrl is not None
-    others = {schedule: rehearsed(name, algorithm, extent, schedule) for schedule in (*BASELINES, "sync")}
-    without = {mechanism: rehearsed(name, algorithm, extent, without=(mechanism,)) for mechanism in MECHANISMS}
+def comparison(name: str, algorithm: str, found: Mapping[Experiment, Outcome]) -> Comparison:
+    wanted = [one for one in experiments(name, algorithm) if one in found]
     return Comparison(
         name=name,
         algorithm=algorithm,
-        ebrl=ebrl,
-        others={key: found for key, found in others.items() if found is not None},
-        without={key: found for key, found in without.items() if found is not None},
+        ebrl=found[Experiment(name=name, algorithm=algorithm)],
+        others={one.schedule: found[one] for one in wanted if one.schedule != "ebrl"},
+        without={one.without[0]: found[one] for one in wanted if one.without},
     )
+
+
+def every(names: tuple[str, ...] = tuple(CONFIGURATIONS)) -> list[tuple[str, str]]:
+    """(configuration, algorithm)."""
+    return [(name, algorithm) for name in names for algorithm in CONFIGURATIONS[name].set_ups]
 
 
 def sentence(found: Comparison) -> str:
     """Which mechanism brings what, and what is missing to the roofline."""
     against = ", ".join(f"{found.speedup(name):.2f}x {name}" for name in found.others)
-    parts = sorted(found.without, key=found.remains)
     brings = ", ".join(
-        f"{mechanism} {1 / found.remains(mechanism) - 1:+.0%}{_because(found, mechanism)}" for mechanism in parts
+        f"{mechanism} {1 / found.remains(mechanism) - 1:+.0%}{_because(found, mechanism)}"
+        for mechanism in sorted(found.without, key=found.remains)
     )
-    missing = f"{found.ebrl.share:.2f} of its roofline ({found.ebrl.binding})"
-    idle = _idle(found.ebrl, _resource(found.ebrl))
+    limit = f"{found.ebrl.of_roofline:.2f} of its roofline, which the {found.ebrl.roofline.binding} hold down"
     return (
-        f"{found.name} {found.algorithm.upper()}: ebrl reaches {found.ebrl.rate:.3g} chunk-steps/s, {missing}"
-        f"{f', where {idle}' if idle else ''}; {against}. Its mechanisms bring {brings}."
+        f"{found.name}, {found.algorithm.upper()}: ebrl reaches {found.ebrl.rate:.3g} chunk-steps/s, {limit} "
+        f"({_idle(found.ebrl)}): {against}. Its mechanisms bring {brings}."
     )
 
 
@@ -91,19 +94,12 @@ def _because(found: Comparison, mechanism: str) -> str:
         if cause != "busy"
     }
     (resource, cause), most = max(grown.items(), key=lambda entry: entry[1])
-    if most < 0.01:
-        return ""
-    return f" (without it {resource} wait{'' if resource == 'cores' else 's'} {most:.0%} more of the time: {cause})"
+    return f" (without it {most:.0%} more {cause} of {resource})" if most >= 2 * _TOLD else ""
 
 
-def _resource(found: Rehearsed) -> str:
-    """The one in `Usage` that the binding limit stands for."""
-    if found.binding.startswith("cores") or found.binding == "environments":
-        return "cores"
-    return max((name for name in found.usage if name != "cores"), key=lambda name: found.usage[name].get("busy", 0.0))
-
-
-def _idle(found: Rehearsed, resource: str) -> str:
-    causes = {cause: share for cause, share in found.usage[resource].items() if cause != "busy" and share >= 0.005}
-    told = ", ".join(f"{cause} {share:.0%}" for cause, share in sorted(causes.items(), key=lambda entry: -entry[1]))
-    return f"{resource} idle by {told}" if told else ""
+def _idle(found: Outcome) -> str:
+    """Why the resource that works most is idle when it is."""
+    resource = max(found.usage, key=lambda name: found.usage[name].get("busy", 0.0))
+    causes = sorted(found.usage[resource].items(), key=lambda entry: -entry[1])
+    told = [f"{cause} {share:.0%}" for cause, share in causes if cause == "busy" or share >= _TOLD]
+    return f"{resource}: {', '.join(told)}"

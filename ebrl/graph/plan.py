@@ -9,7 +9,8 @@ import attrs
 
 @attrs.define(frozen=True, kw_only=True)
 class Quota:
-    """What a stage may use. Its replicas share cores (`replica_cores`) and GPUs; threads and memory are for each."""
+    """What a stage may use. Its replicas share cores (`replica_cores`) and GPUs (`replica_gpus`); threads and
+    `memory_mib` are for each."""
 
     cores: tuple[int, ...]
     """Core ids; several stages may name the same core, they then share it."""
@@ -22,6 +23,8 @@ class Quota:
     """Device UUIDs."""
     sm_percent: tuple[int, ...] = ()
     """Share of each of `gpus`; empty where they are not divided."""
+    gpu_memory_mib: tuple[int, ...] = ()
+    """What the stage needs of each of `gpus` at its peak; empty where nobody knows."""
     memory_mib: int | None = None
 
 
@@ -91,6 +94,12 @@ class Plan:
 def request_size(plan: Plan) -> int:
     """Observations that the largest generation call takes."""
     return max((stage.batch_size for stage in plan.stages if stage.kind == "generation"), default=1)
+
+
+def replica_gpus(stage: StagePlan, replica: int) -> slice:
+    """Which of the GPUs of its stage one replica may use: where there are enough, every one has its own."""
+    enough = len(stage.quota.gpus) >= stage.replicas
+    return slice(replica, None, stage.replicas) if enough else slice(None)
 
 
 def replica_cores(stage: StagePlan, replica: int, beside: Sequence[int] | None = None) -> tuple[int, ...]:

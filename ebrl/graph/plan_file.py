@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from cattrs import Converter, transform_error
 from ebrl.errors import PlanError, UsageError, did_you_mean
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.schedules import HALVES, IN_TURN, declared
+from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 
 
@@ -46,6 +48,8 @@ def check_plan(plan: Plan, graph: Graph, pool: ResourcePool) -> None:
         raise PlanError(f"the plan says groups = {plan.groups}", hint="it must be 1 or more")
     for stage in plan.stages:
         _check_stage(stage, graph, pool)
+    for gpu in pool.gpus:
+        _check_gpu(plan, gpu)
 
 
 def _check_stage(stage: StagePlan, graph: Graph, pool: ResourcePool) -> None:
@@ -62,9 +66,46 @@ def _check_stage(stage: StagePlan, graph: Graph, pool: ResourcePool) -> None:
     known = {gpu.uuid for gpu in pool.gpus}
     if unknown := [uuid for uuid in quota.gpus if uuid not in known]:
         refuse(f"gives it the GPU {unknown[0]!r}", f"this machine has {', '.join(sorted(known)) or 'none'}")
+    for field in ("sm_percent", "gpu_memory_mib"):
+        if (told := getattr(quota, field)) and len(told) != len(quota.gpus):
+            refuse(f"gives it {field} {list(told)} on {len(quota.gpus)} GPU(s)", "name one for each of its GPUs")
+    if wrong := [percent for percent in quota.sm_percent if not 0 < percent <= 100]:
+        refuse(f"gives it {wrong[0]} % of a GPU", "it must be 1 to 100")
     for name, value in {"batch_size": stage.batch_size, "replicas": stage.replicas, "threads": quota.threads}.items():
         if value < 1:
             refuse(f"says {name} = {value}", "it must be 1 or more")
+
+
+def _check_gpu(plan: Plan, gpu: Gpu) -> None:
+    """Stages that work at the same time divide the SMs of `gpu`: no cost table says how much more slowly a stage works
+    on those that others use too. They divide its memory unless they take it in turn."""
+    kinds = {stage.kind for stage in plan.stages}
+    training, rollout = kinds & {"training"}, kinds - {"training"}
+    in_step = (
+        [rollout - {"simulation"}, rollout - {"generation"}] if plan.step_barrier and plan.groups == 1 else [rollout]
+    )
+    at_once = [part | training for part in in_step] if plan.max_staleness else [*in_step, training]
+    in_turn = declared(plan.schedule, plan.without).devices in (IN_TURN, HALVES)
+    for each in at_once:
+        _check_together(plan, each, gpu, "sm_percent", "%", 100)
+    for each in (rollout, training) if in_turn else (kinds,):
+        _check_together(plan, each, gpu, "gpu_memory_mib", "MiB", gpu.memory_mib)
+
+
+def _check_together(plan: Plan, kinds: Collection[str], gpu: Gpu, field: str, unit: str, most: int | None) -> None:
+    asked = {stage.name: part for stage in plan.stages if stage.kind in kinds and (part := _part(stage, field, gpu))}
+    if most is not None and sum(asked.values()) > most:
+        parts = ", ".join(f"{name} {part}" for name, part in asked.items())
+        raise PlanError(
+            f"the plan asks for {sum(asked.values())} {unit} of the GPU {gpu.uuid}, which has {most}: {parts}",
+            hint="give its stages less, or other GPUs",
+        )
+
+
+def _part(stage: StagePlan, field: str, gpu: Gpu) -> int:
+    """What `stage` has of `gpu`; 0 where the plan does not say."""
+    parts: dict[str, int] = dict(zip(stage.quota.gpus, getattr(stage.quota, field), strict=False))
+    return parts.get(gpu.uuid, 0)
 
 
 def differences(old: Plan, new: Plan) -> Iterator[str]:

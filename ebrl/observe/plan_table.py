@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ebrl.graph.plan import Plan, StagePlan
+from ebrl.graph.plan import Plan, Quota, StagePlan
 from ebrl.graph.schedules import SCHEDULES
 from ebrl.planner.explain import Explanation
 from ebrl.resources.topology import core_ranges
@@ -65,7 +65,17 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
         str(stage.replicas),
         core_ranges(quota.cores) + (" bound" if quota.bound else ""),
         str(quota.threads),
-        ", ".join(quota.gpus) or "-",
+        _gpus(quota),
         "-" if quota.memory_mib is None else f"{quota.memory_mib:,} MiB",
         str(stage.batch_size),
     )
+
+
+def _gpus(quota: Quota) -> str:
+    """Devices of equal shares together: ``GPU-0, GPU-1: 40 %``."""
+    if not quota.sm_percent:
+        return ", ".join(quota.gpus) or "-"
+    shares: dict[int, list[str]] = {}
+    for uuid, percent in zip(quota.gpus, quota.sm_percent, strict=True):
+        shares.setdefault(percent, []).append(uuid)
+    return "; ".join(f"{', '.join(uuids)}: {percent} %" for percent, uuids in shares.items())

@@ -74,13 +74,18 @@ def write_json(path: Path, value: Any) -> None:
     _replace(path, json.dumps(plain(value), allow_nan=False, ensure_ascii=False, indent=2) + "\n")
 
 
-def _replace(path: Path, text: str) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """Likewise for any other content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _replace(path: Path, text: str) -> None:
+    write_whole(path, text.encode(errors="backslashreplace"))

@@ -88,6 +88,15 @@ class CostTable:
         """The table where everything takes `ratio` times as long as now."""
         return attrs.evolve(self, correction=self.correction * ratio)
 
+    def with_more(self, core_s: float) -> CostTable:
+        """The table where every call has so much more CPU time to spend on its quota of cores."""
+        each_s = core_s / self.correction
+        points = (
+            attrs.evolve(point, seconds=point.seconds + each_s / point.quota, core_s=point.core_s + each_s)
+            for point in self.points
+        )
+        return attrs.evolve(self, points=tuple(points))
+
     @cached_property
     def _rows(self) -> dict[float, tuple[Point, ...]]:
         rows: dict[float, list[Point]] = {}
@@ -111,6 +120,11 @@ class StageCosts:
     def corrected(self, ratio: float) -> StageCosts:
         """Everything takes `ratio` times as long as now."""
         return StageCosts(tables={name: table.corrected(ratio) for name, table in self.tables.items()})
+
+    def with_more(self, core_s: float) -> StageCosts:
+        """On cores every call has so much more CPU time to spend."""
+        table = self.on(CPU)
+        return self if table is None else StageCosts(tables={**self.tables, CPU: table.with_more(core_s)})
 
 
 def _along(row: Sequence[Point], batch: int, field: str) -> float:

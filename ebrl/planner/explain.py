@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -9,6 +10,7 @@ import attrs
 from ebrl.errors import UsageError
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
+from ebrl.graph.schedules import SHARED, declared
 from ebrl.planner.allocate import SLACK, Answer, allocate
 from ebrl.planner.plans import allocation_of, changed, problem_of
 from ebrl.planner.predict import Prediction, predict
@@ -30,42 +32,53 @@ class Explanation:
 
 
 def profiled_problem(graph: Graph, plan: Plan, pool: ResourcePool, profile: Profile) -> Problem:
-    """What the allocator may decide for `graph`, with the costs that `profile` found."""
+    """What the allocator may decide for `graph`, with what `profile` found: costs, and the iteration that they are of.
+    Resets are part of what a chunk-step costs."""
+    episode = math.inf if profile.episode is None else profile.episode
     problem = problem_of(
         graph,
         plan,
         pool,
-        simulation=profile.costs("simulation"),
+        simulation=profile.costs("simulation").with_more(profile.reset_s / episode),
         generation=profile.costs("generation"),
         training=profile.costs("training"),
         iteration=profile.iteration,
         others_core_s=profile.others_core_s,
     )
-    return attrs.evolve(problem, efficiency=profile.efficiency)
+    return attrs.evolve(
+        problem,
+        window=profile.window,
+        reset_s=profile.reset_s * min(1.0, profile.iteration / episode),
+        efficiency=profile.efficiency,
+    )
 
 
 def planned(graph: Graph, plan: Plan, pool: ResourcePool, problem: Problem) -> tuple[Plan, Answer]:
-    """`plan` with what the allocator chose, still of epoch 0; as it is where it goes without allocation.
+    """`plan` with what the allocator chose, still of epoch 0; as it is where it goes without allocation, or where its
+    schedule may not divide the devices that there are.
 
     UsageError where the costs are of nothing that is here.
     """
-    if "allocation" in plan.without:
+    divides = declared(plan.schedule, plan.without).devices == SHARED
+    if "allocation" in plan.without or (problem.devices and not divides):
         prediction = as_it_is(problem, plan)
         _check_possible(prediction)
         answer = Answer(allocation=allocation_of(plan, problem), prediction=prediction, exact=True)
         return attrs.evolve(plan, predicted=prediction.rate), answer
     answer = allocate(problem, generation_replicas=allocation_of(plan, problem).generation_replicas, slack=SLACK)
     _check_possible(answer.prediction)
-    found = changed(plan, answer.allocation, graph, pool, answer.prediction)
+    found = changed(plan, answer.allocation, graph, pool, problem)
     return attrs.evolve(found, epoch=plan.epoch), answer
 
 
 def _check_possible(prediction: Prediction) -> None:
-    nowhere = [stage for stage in (GENERATION, TRAINING) if not prediction.limits.get(stage, 1.0)]
+    stages = (GENERATION, TRAINING, "simulation on devices")
+    nowhere = [stage for stage in stages if not prediction.limits.get(stage, 1.0)]
     if nowhere:
         raise UsageError(
             f"the profile knows no costs of the {' and the '.join(nowhere)} on anything that this plan gives them",
-            hint="it is of other devices, or plans give them cores only: measure here, with ebrl profile",
+            hint="it is of other devices: measure here, with ebrl profile. What a schedule reaches that gives whole "
+            "devices to stages, ebrl rehearse finds out",
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 
 import attrs
@@ -12,6 +11,7 @@ from ebrl.errors import PlanError
 from ebrl.graph.schedules import HALVES, IN_TURN, SHARED, Schedule
 from ebrl.planner.allocate import SLACK, allocate
 from ebrl.planner.problem import GENERATION, SIMULATION, TRAINING, Allocation, Problem
+from ebrl.rehearse.possible import possible
 from ebrl.rehearse.rehearsal import Rehearsal, throughput
 from ebrl.rehearse.truth import TrueCosts
 
@@ -23,19 +23,29 @@ def best(problem: Problem, truth: TrueCosts, schedule: Schedule, *, seed: int = 
     """What the allocator finds where stages share devices at once; else the best in short rehearsals of all that
     `schedule` allows: of many the better halves, again and again, in longer ones. PlanError where it allows nothing
     on these devices."""
-    # Two that take turns are divided best by the allocator for turns.
-    told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
-    choices = list(_choices(told, schedule))
-    steps = _FIRST_STEPS
+    allowed, steps = choices(problem, schedule), _FIRST_STEPS
 
     def rate(allocation: Allocation) -> float:
         found = Rehearsal(problem, allocation, truth, schedule=schedule, seed=seed).run(steps)
         return throughput(found[steps // _STARTING :])
 
-    while len(choices) > 1:
-        choices = sorted(choices, key=rate, reverse=True)[: math.ceil(len(choices) / 2) if steps < _MOST_STEPS else 1]
+    while len(allowed) > 1:
+        allowed = sorted(allowed, key=rate, reverse=True)[: math.ceil(len(allowed) / 2) if steps < _MOST_STEPS else 1]
         steps = min(2 * steps, _MOST_STEPS)
-    return choices[0]
+    return allowed[0]
+
+
+def choices(problem: Problem, schedule: Schedule) -> list[Allocation]:
+    """All that `schedule` allows, as far as only rehearsals tell them apart; PlanError where it allows nothing."""
+    # Two that take turns are divided best by the allocator for turns.
+    told = problem if schedule.overlap else attrs.evolve(problem, barriers=True)
+    found = [allocation for allocation in _choices(told, schedule) if possible(problem, schedule, allocation)]
+    if not found:
+        raise PlanError(
+            "some stage would have nothing on which its costs are known and its memory fits",
+            hint="name other GPUs, or more of them",
+        )
+    return found
 
 
 def _choices(problem: Problem, schedule: Schedule) -> Iterator[Allocation]:
@@ -44,7 +54,7 @@ def _choices(problem: Problem, schedule: Schedule) -> Iterator[Allocation]:
         yield _in_step(problem, schedule, allocate(problem, slack=SLACK).allocation)
         # Who takes turns divides no SMs; the allocator, which divides them always, knows nothing of that.
         whole = _in_step(problem, schedule, _allocation(schedule, simulation, generation, training))
-        if not schedule.overlap and (generation or training) and _held(problem, whole):
+        if not schedule.overlap and (generation or training):
             yield whole
     elif schedule.devices == IN_TURN:
         yield _in_step(problem, schedule, _allocation(schedule, simulation, generation, training))
@@ -109,21 +119,6 @@ def _allocation(schedule: Schedule, simulation: list[str], generation: list[str]
         generation=dict.fromkeys(generation, percent),
         training=dict.fromkeys(training, 100),
     )
-
-
-def _held(problem: Problem, allocation: Allocation) -> bool:
-    """Whether devices have the memory for all stages that are on them."""
-    parts = (
-        (problem.simulation, allocation.simulation, 1),
-        (problem.generation, allocation.generation, allocation.batch),
-        (problem.training, allocation.training, math.ceil(problem.iteration / max(1, len(allocation.training)))),
-    )
-    needed = defaultdict[str, float](float)
-    for device in problem.devices:
-        for costs, shares, batch in parts:
-            if device.uuid in shares and (table := costs.on(device.model)) is not None:
-                needed[device.uuid] += table.memory_mib(batch)
-    return all(needed[device.uuid] <= device.memory_mib for device in problem.devices)
 
 
 def _with_batches(problem: Problem, schedule: Schedule, allocation: Allocation) -> Iterator[Allocation]:

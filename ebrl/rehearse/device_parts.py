@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from ebrl.planner.problem import Allocation, Problem
 from ebrl.rehearse.clock import Clock
@@ -20,7 +21,9 @@ class DeviceParts:
 
     def __init__(self, clock: Clock, draws: Draws) -> None:
         self._clock, self._draws = clock, draws
-        self._free: list[tuple[str, float]] = []
+        self.on_part: Callable[[str, float], None] = lambda uuid, began_s: None
+        """Hears what a share of a device has done, and since when."""
+        self._free: list[tuple[str, str, float]] = []
         self._waiting: deque[Call] = deque()
         self.shares = 0
         self.busy = 0
@@ -31,7 +34,7 @@ class DeviceParts:
     def use(self, problem: Problem, allocation: Allocation) -> None:
         """Once, before anything begins: a simulator stays on its device."""
         models = {device.uuid: device.model for device in problem.devices}
-        self._free = [(models[uuid], percent) for uuid, percent in allocation.simulation.items()]
+        self._free = [(uuid, models[uuid], percent) for uuid, percent in allocation.simulation.items()]
         self.shares = len(self._free)
 
     def begin(self, done: Call) -> bool:
@@ -47,11 +50,14 @@ class DeviceParts:
         while self._free and self._waiting:
             share, done = self._free.pop(), self._waiting.popleft()
             self.busy += 1
-            self._clock.after(self._draws.device_part_s(*share), lambda share=share, done=done: self._over(share, done))  # type: ignore[misc]
+            self._clock.after(
+                self._draws.device_part_s(*share[1:]), partial(self._over, share, done, self._clock.now_s)
+            )
 
-    def _over(self, share: tuple[str, float], done: Call) -> None:
+    def _over(self, share: tuple[str, str, float], done: Call, began_s: float) -> None:
         self._free.append(share)
         self.busy -= 1
         self.queued -= 1
+        self.on_part(share[0], began_s)
         self._next()
         done()

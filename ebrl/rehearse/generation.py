@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -19,6 +19,8 @@ from ebrl.schedule.sharing import Message, Sharing
 class Replica:
     """One generation worker."""
 
+    name: str
+    """UUID of its device, or ``cpu-0`` and so on."""
     model: str
     quota: float
     """Percent of a device, or threads."""
@@ -43,6 +45,8 @@ class Generation:
         self._sharing: Sharing[Replica] = Sharing(batch_size=1)
         self._paused_until_s = 0.0
         self._replicas: dict[str, Replica] = {}
+        self.on_call: Callable[[str, int, float], None] = lambda replica, batch, began_s: None
+        """Hears what a replica has answered, and since when it worked on it."""
         self.busy = 0
         """Replicas at work."""
         self.held = 0
@@ -60,7 +64,7 @@ class Generation:
         gone = [replica for name, replica in self._replicas.items() if self._differs(name, wanted)]
         known = set(self._replicas.values())
         self._replicas = {
-            name: Replica(model, quota, Batcher(batch_size=allocation.batch))
+            name: Replica(name, model, quota, Batcher(batch_size=allocation.batch))
             if self._differs(name, wanted)
             else self._replicas[name]
             for name, (model, quota) in wanted.items()
@@ -134,6 +138,7 @@ class Generation:
         def done() -> None:
             # On the CPU a run measures CPU time: what it takes does not depend on who else wants the cores.
             taken_s = seconds if replica.model == CPU else self._clock.now_s - began_s
+            self.on_call(replica.name, len(rows), began_s)
             self._answer(replica, rows, version, taken_s)
 
         call(self._clock, self._cores, seconds=seconds, core_s=core_s, done=done)

@@ -7,6 +7,7 @@ nothing fails; unless told the control steps of a chunk, an environment keeps it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -40,6 +41,8 @@ class Step:
     staleness: float
     """Mean over the chunks that it trained on."""
     most_stale: int
+    by_staleness: Mapping[int, int]
+    """Staleness -> of those chunks."""
     allocation: Allocation
     """In force until its end."""
     decisions: tuple[Decision, ...] = ()
@@ -94,10 +97,12 @@ class Rehearsal:
             devices=(devices := DeviceParts(self._clock, self._draws)),
             on_batch=self._rolled,
         )
-        self._generation = self.rollout.actor = Generation(self._clock, cores, self._draws, self.rollout)
-        self._training = Training(self._clock, cores, self._draws, problem.iteration)
+        self.generation = self.rollout.actor = Generation(self._clock, cores, self._draws, self.rollout)
+        self.training = Training(self._clock, cores, self._draws, problem.iteration)
         devices.use(problem, allocation)
-        self._devices, self._transfers = devices, 0
+        self.devices, self._transfers = devices, 0
+        self.on_transfer: Callable[[float], None] = lambda began_s: None
+        """Hears when weights have travelled, or devices have changed hands, and since when they did."""
         self._complete: dict[int, list[int]] = {}
         self.usage = Usage(self)
         self._clock.on_passing = self.usage.passed
@@ -126,18 +131,18 @@ class Rehearsal:
 
     def _use(self, allocation: Allocation, pause_s: float) -> None:
         self.allocation = allocation
-        self._generation.use(self.problem, allocation, pause_s)
-        self._training.use(self.problem, allocation, pause_s)
+        self.generation.use(self.problem, allocation, pause_s)
+        self.training.use(self.problem, allocation, pause_s)
         slots = len(usable_cores(self.problem, allocation)[SIMULATION])
         self.rollout.retune(slots=slots, batch_size=allocation.batch)
 
     def _pump(self) -> None:
         for batch in self._admission.grant(self.version):
             self.rollout.admit(batch, self._windows, self._admission.min_version(batch))
-        if not self._training.busy and self.version in self._complete:
+        if not self.training.busy and self.version in self._complete:
             versions = self._complete.pop(self.version)
             swap_s = self._draws.costs.swap_s if self._in_turn else 0.0
-            self._transfer(swap_s, lambda: self._training.begin(lambda: self._trained(versions)))
+            self._transfer(swap_s, lambda: self.training.begin(lambda: self._trained(versions)))
 
     def _transfer(self, seconds: float, call: Callable[[], None]) -> None:
         """`call` when weights have travelled, or devices have changed hands."""
@@ -145,16 +150,18 @@ class Rehearsal:
             call()
             return
         self._transfers += 1
+        began_s = self.now_s
 
         def over() -> None:
             self._transfers -= 1
+            self.on_transfer(began_s)
             call()
 
         self._clock.after(seconds, over)
 
     def state(self) -> State:
         """For `usage`."""
-        rollout, generation = self.rollout, self._generation
+        rollout, generation = self.rollout, self.generation
         held = generation.held
         return State(
             cores=self._cores.count,
@@ -166,10 +173,10 @@ class Rehearsal:
             ready=rollout.dispatcher.waiting,
             replicas=generation.replicas,
             replicas_busy=generation.busy,
-            training_busy=self._training.busy,
-            shares=self._devices.shares,
-            shares_busy=self._devices.busy,
-            on_devices=self._devices.queued,
+            training_busy=self.training.busy,
+            shares=self.devices.shares,
+            shares_busy=self.devices.busy,
+            on_devices=self.devices.queued,
             turns=not self._overlaps,
             transfer=self._transfers > 0,
         )
@@ -195,7 +202,7 @@ class Rehearsal:
         self.version += 1
         swap_s = self._draws.costs.swap_s if self._in_turn else 0.0
         version = self.version
-        self._transfer(swap_s + self._draws.costs.publish_s, lambda: self._generation.published(version))
+        self._transfer(swap_s + self._draws.costs.publish_s, lambda: self.generation.published(version))
         wall_s = self.now_s - (self.steps[-1].end_s if self.steps else 0.0)
         measured, used = self._measured(wall_s), self.allocation
         if (costs := self._drift.get(self.version)) is not None:
@@ -212,6 +219,7 @@ class Rehearsal:
                 measured=measured,
                 staleness=index - sum(versions) / len(versions),
                 most_stale=index - min(versions),
+                by_staleness=Counter(index - version for version in versions),
                 allocation=used,
                 decisions=decisions,
             )
@@ -222,12 +230,12 @@ class Rehearsal:
         counts = self.rollout.take_counts()
         if counts.chunks:
             self._simulation_rate = len(self.rollout.dispatcher.cores) * counts.chunks / max(counts.core_s, 1e-12)
-        generation_rate, batch = self._generation.rates()
+        generation_rate, batch = self.generation.rates()
         return Measurement(
             throughput=self.problem.iteration / wall_s,
             simulation_rate=self._simulation_rate,
             generation_rate=generation_rate,
-            training_rate=self._training.rate,
+            training_rate=self.training.rate,
             batch=batch,
         )
 

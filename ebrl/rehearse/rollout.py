@@ -34,6 +34,8 @@ class Environment:
     """Chunk-steps that the window still has."""
     steps: int = 0
     """Control steps that the chunk still has."""
+    core: int = 0
+    """That it had last."""
     granted: int = 0
     """Of those, what the environment does with its core."""
     began_s: float = 0.0
@@ -146,8 +148,9 @@ class Rollout:
         if not (grants := self.dispatcher.dispatch()):
             return
         running = self.dispatcher.running
-        for index, _ in grants:
+        for index, core in grants:
             environment = self.environments[index]
+            environment.core = core
             if environment.work == "reset":
                 environment.granted = 1
                 core_s = self._draws.reset_s(index)

@@ -18,6 +18,8 @@ class Training:
         self._clock, self._cores, self._draws, self._iteration = clock, cores, draws, iteration
         self._parts: list[tuple[str, float]] = []
         self._paused_until_s = 0.0
+        self.on_iteration: Callable[[float], None] = lambda began_s: None
+        """Hears when an iteration has ended, and since when it went on."""
         self.busy = False
         self.rate = 0.0
         """Chunk-steps per second of the time that the last iteration took."""
@@ -48,6 +50,7 @@ class Training:
             # On the CPU a run measures CPU time: what it takes does not depend on who else wants the cores.
             taken_s = costs[0][0] if on_cpu else self._clock.now_s - began_s
             self.rate = self._iteration / taken_s
+            self.on_iteration(began_s)
             done()
 
         for seconds, core_s in costs:

@@ -91,20 +91,12 @@ class TrueCosts:
 
     def _with_resets(self, environments: int) -> StageCosts:
         table = self.simulation.on(CPU)
-        if table is None or (math.isinf(self.episode) and not self.stragglers):
+        if table is None:
             return self.simulation
         slow = len([number for number in self.stragglers if number < environments])
         factor = 1.0 + slow / environments * (self.straggler_factor - 1.0)
-        reset_s = self.reset_s / self.episode / table.correction
-        points = tuple(
-            attrs.evolve(
-                point,
-                seconds=factor * (point.seconds + reset_s / point.quota),
-                core_s=factor * (point.core_s + reset_s),
-            )
-            for point in table.points
-        )
-        return StageCosts(tables={**self.simulation.tables, CPU: attrs.evolve(table, points=points)})
+        whole = table.with_more(self.reset_s / self.episode).corrected(factor)
+        return StageCosts(tables={**self.simulation.tables, CPU: whole})
 
 
 class Draws:
@@ -144,7 +136,8 @@ class Draws:
         """The same for the first episode: somewhere within it, as episodes are found when a run has gone on; where
         all are equally long they begin, and mostly stay, together."""
         whole = self.episode()
-        return self._random.randint(1, int(whole)) if self.costs.episode_spread else whole
+        somewhere = self.costs.episode_spread and math.isfinite(whole)
+        return self._random.randint(1, int(whole)) if somewhere else whole
 
     def generation_s(self, model: str, quota: float, batch: int) -> tuple[float, float]:
         """(seconds, CPU seconds) of a call."""

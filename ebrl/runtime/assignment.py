@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 import cloudpickle
 
-from ebrl.backends.protocols import SimulatorSpec
+from ebrl.backends.protocols import Share, SimulatorSpec
 from ebrl.backends.registry import announce
 from ebrl.graph.model import Node, SimulatorRef
 from ebrl.graph.plan import StagePlan
+from ebrl.resources.gpus import Gpu
 from ebrl.runtime import birth
 
 
@@ -45,6 +46,8 @@ class Assignment:
     backends: Mapping[str, Mapping[str, tuple[str, str]]] = attrs.field(factory=dict)
     """Those that the workflow's modules registered, see `ebrl.backends.registry.announce`."""
     log_folder: str | None = None
+    shares: Sequence[tuple[Gpu, Share]] = ()
+    """What this replica has of which device; none where the plan does not divide them."""
     sources: Mapping[str, bool] = attrs.field(factory=dict)
     """Of a generation stage: the workers whose observations it serves, and whether they run on another node."""
     spec: SimulatorSpec | None = None

@@ -62,6 +62,7 @@ class GenerationEngine:
         """Load `weights` and serve with them until newer ones arrive; telemetry of that time. None, at once,
         where newer ones are served already: tasks may arrive out of order."""
         weights.verify()
+        self._host.prepare(weights)  # in this thread: others are served meanwhile
         loaded, superseded = threading.Event(), threading.Event()
         with self._guard:
             if weights.version <= self._newest:
@@ -93,12 +94,12 @@ class GenerationEngine:
     def measure(self, batch: int, calls: int, threads: int) -> Calls:
         """Time `calls` calls with batches of `batch` of the observations that lie in the slots.
 
-        Nothing else is served meanwhile. Waits for the first simulation to show itself.
+        Nothing else is served meanwhile. Waits for the first simulation to show itself, and for the first weights.
         """
         found: SimpleQueue[Calls] = SimpleQueue()
 
         def attempt() -> None:
-            if not self._sources:
+            if not self._sources or self._version < 0:
                 threading.Timer(_RECONNECT_S, self._loop.call, (attempt,)).start()
                 return
             try:
@@ -212,7 +213,8 @@ class GenerationEngine:
     def _act(self, slots: Slots, rows: Any) -> None:
         # Matrix products round differently for different batch shapes. Where results must not depend on
         # timing, every environment keeps its own row of one full batch.
-        everyone = self._assignment.in_order
+        invariant = getattr(self._host.policy, "batch_invariant", False)
+        everyone = self._assignment.in_order and not invariant
         shown: Any = slice(None) if everyone else rows
         chosen: Any = rows if everyone else slice(None)
         observations = Batch.stacked(Observation, seeds=slots["seed"][shown], **slots.columns(shown))

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ebrl.backends.accelerators.choose import choose
 from ebrl.backends.registry import load_policy
 from ebrl.errors import EbrlError, StageError
 from ebrl.graph.items import Batch, Weights
@@ -58,6 +59,9 @@ class Host:
         self._fill()
         self._bound = False
         self._use(assignment.stage.quota)
+        for gpu, share in assignment.shares:
+            if (accelerator := choose(gpu).accelerator) is not None:
+                accelerator.apply(share)
         if "state" in assignment.restored:
             self.state.restore(assignment.restored["state"])
         self._weights_port = next((port.name for port in self.node.stage.inputs if port.item is Weights), None)
@@ -67,6 +71,11 @@ class Host:
         self.weights = weights
         if self.policy is not None:
             self.policy.load(weights.arrays)
+
+    def prepare(self, weights: Weights) -> None:
+        """Let `policy` bring `weights` near, in whatever thread; it acts with others meanwhile."""
+        if (prepare := getattr(self.policy, "prepare", None)) is not None:
+            prepare(weights.arrays)
 
     def call(self, **ports: Any) -> Any:
         """The function's result; what it raises becomes a StageError with its traceback.

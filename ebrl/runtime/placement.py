@@ -8,10 +8,13 @@ from typing import Any
 import attrs
 import cloudpickle
 
+from ebrl.backends.protocols import Share
 from ebrl.backends.registry import registered
 from ebrl.graph.model import Graph, PolicyRef
-from ebrl.graph.plan import Plan, StagePlan, replica_cores, request_size
+from ebrl.graph.plan import Plan, StagePlan, replica_cores, replica_gpus, request_size
+from ebrl.graph.schedules import HALVES, IN_TURN, declared
 from ebrl.planner.first_plan import may_bind, stage_cores
+from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 from ebrl.runtime.assignment import Assignment, program
 from ebrl.runtime.checkpoint import Checkpoint
@@ -77,6 +80,7 @@ class Placement:
                     packed_node=cloudpickle.dumps(self.graph.nodes[stage.name]),
                     source_file=self.graph.nodes[stage.name].stage.function.__code__.co_filename,
                     log_folder=None if self.places[worker] else logs,
+                    shares=self._shares(stage, replica),
                     sources=self._sources(stage, self.places[worker]),
                     restored={} if saved is None else _of_stage(saved, stage, self.plan),
                     **shared,
@@ -107,6 +111,22 @@ class Placement:
         cores = replica_cores(attrs.evolve(stage, quota=quota), replica, beside)
         return attrs.evolve(stage, quota=attrs.evolve(quota, cores=cores))
 
+    def _shares(self, stage: StagePlan, replica: int) -> list[tuple[Gpu, Share]]:
+        """What a replica has of every device that the plan divides."""
+        quota, own = stage.quota, replica_gpus(stage, replica)
+        if not quota.sm_percent:
+            return []
+        memory_mib = quota.gpu_memory_mib or (None,) * len(quota.gpus)
+        gpus = {gpu.uuid: gpu for gpu in self.pools[self.home].gpus}
+        in_turn = declared(self.plan.schedule, self.plan.without).devices in (IN_TURN, HALVES)
+        return [
+            (
+                gpus[uuid],
+                Share(uuid, percent, memory_mib=memory, model=gpus[uuid].name or "", in_turn=in_turn),
+            )
+            for uuid, percent, memory in zip(quota.gpus[own], quota.sm_percent[own], memory_mib[own], strict=True)
+        ]
+
     def _sources(self, stage: StagePlan, here: str) -> dict[str, bool]:
         if stage.kind != "generation":
             return {}
@@ -122,9 +142,9 @@ def worker_spec(plan: Plan, assignment: Assignment) -> WorkerSpec:
     environment = {INSIDE: assignment.tag}
     if assignment.log_folder is not None:
         environment[LOGS] = assignment.log_folder
-    if quota.gpus:
-        resources["GPU"] = float(len(quota.gpus))
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(quota.gpus)
+    if gpus := quota.gpus[replica_gpus(assignment.stage, assignment.replica)]:
+        resources["GPU"] = float(len(gpus))
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     return WorkerSpec(
         name=assignment.tag, resources=resources, threads=threads, environment=environment, memory_mib=quota.memory_mib
     )

@@ -18,7 +18,6 @@ from ebrl.planner.costs import CPU, CostTable, Point, StageCosts
 from ebrl.planner.feedback import Decision, FeedbackPlanner, Measurement, mean
 from ebrl.planner.learning import Learning
 from ebrl.planner.plans import allocation_of, changed, chunks_per_iteration, problem_of
-from ebrl.planner.predict import predict
 from ebrl.planner.problem import Problem
 from ebrl.resources.pool import ResourcePool
 
@@ -119,8 +118,7 @@ class Replanning:
 
     def _adopt(self, decision: Decision) -> None:
         assert self._planner is not None
-        predicted = predict(self._planner.problem, decision.new)
-        self._plan = changed(self._plan, decision.new, self._graph, self._pool, predicted)
+        self._plan = changed(self._plan, decision.new, self._graph, self._pool, self._planner.problem)
 
     def _tell(self, decision: Decision, before: Plan) -> None:
         numbers = attrs.asdict(decision, filter=lambda field, _: field.name not in ("kind", "old", "new"))

@@ -26,6 +26,7 @@ from ebrl.backends.protocols import IMPOSSIBLE, LIVE, RESTART, Accelerator, Gran
 from ebrl.backends.registry import accelerator_names, load_accelerator
 from ebrl.resources import affinity
 from ebrl.resources.gpus import Gpu
+from ebrl.resources.machine_spec import machine
 from ebrl.resources.pool import ResourcePool
 
 WHOLE = Gpu(uuid="GPU-8932", index=0, compute_capability=(9, 0), sm_count=132)
@@ -262,23 +263,25 @@ def test_where_nothing_can_be_bound_the_cpu_share_is_advisory(fault: str, monkey
 
 @pytest.fixture
 def applied_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(emulated, "_applied", [])
-    monkeypatch.delenv(emulated.SHARE, raising=False)
+    monkeypatch.setattr(emulated, "_applied", {})
     yield
 
 
 @pytest.mark.usefixtures("applied_nothing")
-def test_emulated_work_costs_what_its_share_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_has_one_share_of_each_emulated_device() -> None:
     first, second = emulated_gpus(2, sm_count=100, memory_mib=1000)
     assert (first.uuid, second.index, second.sm_count, second.memory_mib) == ("EMULATED-0", 1, 100, 1000)
-    assert emulated.cost_s(0.01) == 0.01
-    for name, value in Emulated().environment(Share(first.uuid, 25)).items():
-        monkeypatch.setenv(name, value)
-    assert emulated.cost_s(0.01) == pytest.approx(0.04)
-    share = Share(first.uuid, 50)
-    Emulated().apply(share)
-    assert emulated.cost_s(0.01) == pytest.approx(0.02)
-    assert emulated.applied() == (share,)
+    for share in (Share(first.uuid, 25), Share(second.uuid, 70), Share(first.uuid, 50)):
+        Emulated().apply(share)
+    assert emulated.applied() == (Share(first.uuid, 50), Share(second.uuid, 70))
+
+
+def test_an_emulated_machine_binds_nobody_and_keeps_its_models() -> None:
+    pool = emulated.emulated(machine("2xH100,1xH20,56c,512GiB"))
+    assert (len(pool.cores), pool.pinning, pool.memory_mib) == (56, False, 512 * 1024)
+    assert [gpu.uuid for gpu in pool.gpus] == ["EMULATED-0", "EMULATED-1", "EMULATED-2"]
+    assert [gpu.name for gpu in pool.gpus] == ["NVIDIA H100 80GB HBM3"] * 2 + ["NVIDIA H20"]
+    assert {choose(gpu).name for gpu in pool.gpus} == {"emulated"}
 
 
 class TestChoice:

@@ -14,6 +14,7 @@ from ebrl.graph.plan import Plan, StagePlan
 from ebrl.graph.plan_file import check_plan, differences, read_plan
 from ebrl.observe.records import write_json
 from ebrl.planner.first_plan import first_plan
+from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 from ebrl.stages import generate, simulate, train_ppo
 
@@ -101,6 +102,46 @@ def test_plans_that_do_not_fit(plan: Plan, where: str, message: str) -> None:
 
 def test_a_plan_that_fits() -> None:
     check_plan(PLAN, GRAPH, POOL)
+
+
+GPUS = attrs.evolve(POOL, gpus=(Gpu(uuid="a", memory_mib=1000), Gpu(uuid="b")))
+
+
+def sharing(training: int, schedule: str = "ebrl", **changes: object) -> Plan:
+    """Generation has 60 % of `a`, training `training` % of both."""
+    told: dict[str, dict[str, object]] = {
+        "generate": {"gpus": ("a",), "sm_percent": (60,), "gpu_memory_mib": (400,)},
+        "train_ppo": {
+            "gpus": ("a", "b"), "sm_percent": (training, training), "gpu_memory_mib": (600, 5000), **changes
+        },
+    }  # fmt: skip
+    plan = first_plan(GRAPH, GPUS, schedule)
+    stages = tuple(quota(**told[stage.name])(stage) if stage.name in told else stage for stage in plan.stages)
+    return attrs.evolve(plan, stages=stages)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (sharing(50), "asks for 110 % of the GPU a, which has 100: generate 60, train_ppo 50"),
+        (sharing(40, gpu_memory_mib=(601, 1)), "asks for 1001 MiB of the GPU a, which has 1000: generate 400, train_"),
+        (sharing(100, "colocated", gpu_memory_mib=(1001, 1)), "asks for 1001 MiB of the GPU a, which has 1000: train"),
+        (sharing(90, "sync", gpu_memory_mib=(601, 1)), "asks for 1001 MiB of the GPU a"),
+        (sharing(0), "gives it 0 % of a GPU"),
+        (sharing(40, gpu_memory_mib=(1,)), "gives it gpu_memory_mib [1] on 2 GPU(s)"),
+    ],
+)
+def test_devices_are_not_given_twice(plan: Plan, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        check_plan(plan, GRAPH, GPUS)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_stages_that_take_turns_may_each_have_a_whole_device() -> None:
+    in_turn = {"gpu_memory_mib": (900, 1)}
+    for plan in (sharing(40), sharing(100, "sync"), sharing(100, "colocated", **in_turn), sharing(100, "hybrid")):
+        check_plan(plan, GRAPH, GPUS)
 
 
 def test_differences_name_what_the_schedule_changes() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from rich.console import Console
 
 import ebrl
 from ebrl.errors import UsageError
 from ebrl.graph.model import Graph
 from ebrl.graph.plan import Plan
-from ebrl.observe.plan_table import explanation_lines
+from ebrl.observe.plan_table import explanation_lines, plan_table
 from ebrl.planner.allocate import SLACK, allocate
 from ebrl.planner.explain import as_it_is, explained, planned, profiled_problem
 from ebrl.planner.first_plan import first_plan
 from ebrl.planner.plans import allocation_of, changed, chunks_per_iteration
 from ebrl.planner.predict import predict
-from ebrl.planner.problem import Allocation, Problem
+from ebrl.planner.problem import Allocation, Device, Problem
+from ebrl.resources.gpus import Gpu
 from ebrl.resources.pool import ResourcePool
 
 from ..bad_workflows.good_stages import generate, simulate, train
@@ -81,7 +83,7 @@ def test_a_plan_as_an_allocation_and_back_is_the_plan(one: bool) -> None:
     graph = flow(one=one)
     plan, asked = problem(graph)
     there = allocation_of(plan, asked)
-    back = changed(plan, there, graph, POOL, predict(asked, there))
+    back = changed(plan, there, graph, POOL, asked)
     assert (back.stages, back.epoch) == (plan.stages, plan.epoch + 1)
     assert allocation_of(back, asked) == there
 
@@ -90,13 +92,28 @@ def test_an_allocation_becomes_a_plan() -> None:
     graph = flow()
     plan, asked = problem(graph)
     wanted = Allocation(batch=2, generation_threads=2, training_threads=2, cores={"simulation": frozenset({("", 3)})})
-    found = changed(plan, wanted, graph, POOL, predict(asked, wanted))
+    found = changed(plan, wanted, graph, POOL, asked)
     assert found.predicted == predict(asked, wanted).rate
     simulation, generation, training = (found.stage(name) for name in ("simulate", "generate", "train"))
     assert (simulation.quota.cores, simulation.batch_size) == ((3,), 1)
     assert (generation.batch_size, generation.quota.threads, generation.quota.cores) == (2, 2, (2, 3))
     assert (training.quota.threads, training.batch_size) == (2, plan.stage("train").batch_size)
     assert allocation_of(found, asked) == wanted
+
+
+def test_shares_of_devices_become_replicas_and_what_they_need_there() -> None:
+    graph, asked = flow(), on_devices(2)
+    first, second = (device.uuid for device in asked.devices)
+    plan = first_plan(graph, POOL)
+    wanted = Allocation(generation={first: 30, second: 100}, training={first: 70}, batch=8, generation_replicas=2)
+    found = changed(plan, wanted, graph, POOL, asked)
+    generation, training = found.stage("generate"), found.stage("train")
+    assert (generation.replicas, generation.batch_size) == (2, 8)
+    assert (generation.quota.gpus, generation.quota.sm_percent) == ((first, second), (30, 100))
+    assert (training.replicas, training.quota.gpus, training.quota.sm_percent) == (1, (first,), (70,))
+    table = asked.training.on(asked.devices[0].model)
+    assert table is not None and training.quota.gpu_memory_mib == (table.memory_mib(asked.iteration),)
+    assert attrs.evolve(allocation_of(found, asked), cores={}) == wanted
 
 
 def test_a_profiled_plan_is_that_of_the_allocator_and_still_the_first() -> None:
@@ -173,3 +190,57 @@ def test_a_profile_of_devices_says_nothing_of_cores(without: tuple[str, ...]) ->
     asked = profiled_problem(graph, plan, POOL, made(stages=rows))
     with pytest.raises(UsageError, match="knows no costs of the training on anything that this plan gives them"):
         planned(graph, plan, POOL, asked)
+
+
+GPUS = ResourcePool(
+    cores=tuple(range(16)), gpus=tuple(Gpu(uuid=f"GPU-{n}", name="gpu", memory_mib=80_000) for n in (0, 1))
+)
+ELSEWHERE = Gpu(uuid="GPU-2", name="another")
+
+
+def on_gpus(schedule: str = "ebrl", **changes: object) -> tuple[Plan, Problem]:
+    """Generation and training have costs on devices only."""
+    stages = {
+        "simulation": (point(1, 1, 0.3),),
+        "generation": tuple(point(quota, 1, 10 / quota, resource="gpu", core_s=0.0) for quota in (50, 100)),
+        "training": tuple(point(quota, 64, 300 / quota, resource="gpu", core_s=0.0) for quota in (50, 100)),
+    }
+    plan = first_plan(flow(), GPUS, schedule)
+    return plan, profiled_problem(flow(), plan, GPUS, made(stages=stages, **changes))
+
+
+def test_devices_on_which_a_stage_has_costs_are_planned_with() -> None:
+    _, asked = on_gpus()
+    assert asked.devices == tuple(Device(uuid=gpu.uuid, model="gpu", memory_mib=80_000.0) for gpu in GPUS.gpus)
+    mixed = attrs.evolve(GPUS, gpus=(*GPUS.gpus, ELSEWHERE))
+    plan = first_plan(flow(), mixed)
+    assert not profiled_problem(flow(), plan, mixed, made()).devices
+
+
+def test_shares_of_devices_become_a_plan_and_are_shown() -> None:
+    plan, asked = on_gpus()
+    found, answer = planned(flow(), plan, GPUS, asked)
+    generation, training = found.stage("generate"), found.stage("train")
+    assert dict(zip(generation.quota.gpus, generation.quota.sm_percent, strict=True)) == answer.allocation.generation
+    assert dict(zip(training.quota.gpus, training.quota.sm_percent, strict=True)) == answer.allocation.training
+    assert generation.replicas == len(answer.allocation.generation) > 0
+    assert as_it_is(asked, found).rate == pytest.approx(answer.prediction.rate)
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(plan_table(found))
+    assert f"{generation.quota.sm_percent[0]} %" in shown.get()
+
+
+@pytest.mark.parametrize("schedule", ["async", "colocated"])
+def test_a_schedule_that_does_not_divide_devices_keeps_those_that_its_stages_ask_for(schedule: str) -> None:
+    plan, asked = on_gpus(schedule)
+    with pytest.raises(UsageError, match="no costs of the generation and the training") as refused:
+        planned(flow(), plan, GPUS, asked)
+    assert "ebrl rehearse" in refused.value.hint
+
+
+def test_resets_are_part_of_what_a_chunk_step_costs() -> None:
+    _, asked = on_gpus(episode=10.0, reset_s=2.0, window=32)
+    table = asked.simulation.on("cpu")
+    assert table is not None and table.seconds(1, 1) == pytest.approx(0.5)
+    assert (asked.window, asked.reset_s) == (32, 2.0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+from ebrl.backends.protocols import Share
 from ebrl.graph.load import load_workflow
 from ebrl.graph.model import Graph
 from ebrl.planner.first_plan import first_plan
@@ -64,6 +66,28 @@ def test_workers_are_named_after_their_replicas_and_refuse_to_start_runs(graph: 
     for worker in here:
         assert worker.environment == {INSIDE: worker.name, "EBRL_LOGS": "logs"}
         assert worker.resources["CPU"] == 2 and worker.resources[worker.name] >= 1
+
+
+@pytest.mark.parametrize(("schedule", "in_turn"), [("ebrl", False), ("colocated", True)])
+def test_replicas_divide_the_devices_of_their_stage(graph: Graph, schedule: str, in_turn: bool) -> None:
+    gpus = (Gpu(uuid="a", name="H100"), Gpu(uuid="b", name="H20"))
+    placed = placement(graph, {"": attrs.evolve(POOLS["small"], gpus=gpus)}, schedule)
+    quota = {"gpus": ("a", "b"), "sm_percent": (30, 40), "gpu_memory_mib": (10, 20)}
+    stages = [
+        attrs.evolve(stage, replicas=1 + (stage.kind == "generation"), quota=attrs.evolve(stage.quota, **quota))
+        for stage in placed.plan.stages
+        if stage.kind != "simulation"
+    ]
+    plan = attrs.evolve(placed.plan, stages=(placed.plan.stages[0], *stages))
+    placed = attrs.evolve(placed, plan=plan, places=place(plan, [""]))
+    found = assigned(placed)
+    first = (gpus[0], Share("a", 30, memory_mib=10, model="H100", in_turn=in_turn))
+    second = (gpus[1], Share("b", 40, memory_mib=20, model="H20", in_turn=in_turn))
+    assert [list(each.shares) for each in found["generate"]] == [[first], [second]]
+    assert list(found["train_ppo"][0].shares) == [first, second]
+    assert not found["simulate"][0].shares
+    seen = {worker.name: worker.environment.get("CUDA_VISIBLE_DEVICES") for worker in placed.workers(found)[""]}
+    assert seen == {"r:simulate-0": None, "r:generate-0": "a", "r:generate-1": "b", "r:train_ppo-0": "a,b"}
 
 
 def test_logs_stay_on_the_machine_of_the_run(graph: Graph) -> None:
