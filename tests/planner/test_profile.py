@@ -200,3 +200,16 @@ def test_where_the_line_bends_it_looks_closer() -> None:
 
 def test_the_schema_is_part_of_the_file() -> None:
     assert plain(made())["schema"] == SCHEMA == Profile.__attrs_attrs__[0].default
+
+
+def test_a_gap_is_wall_time_without_cpu_time() -> None:
+    """Of the largest number of cores: 2 cores for 6 ms, of which a chunk needs 10 ms."""
+    simulation = (point(1, 1, 0.011, core_s=0.010), point(2, 1, 0.006, core_s=0.010))
+    assert made(stages={"simulation": simulation}).gap_s == pytest.approx(0.002)
+    assert made().gap_s == 0.0 == made(stages={}).gap_s
+
+
+def test_a_measured_spread_goes_before_that_of_latencies() -> None:
+    told = made(stages={"simulation": (point(1, 1, 0.010, spread=0.2), point(2, 1, 0.005, spread=0.5))})
+    assert told.sigma("simulation") == 0.2
+    assert made().sigma("simulation") > 0.25

@@ -189,3 +189,30 @@ def test_no_schedule_gets_above_the_roofline(problem: Problem, name: str, sigma:
     found = rate(told, best(told, truth, ALL[name]), ALL[name], truth, 24)
     # Means hold in the long run: so few batches may be lucky by some percent.
     assert found <= roofline(told).rate * (1.05 if sigma else 1.01)
+
+
+@st.composite
+def imbalanced(draw: st.DrawFn) -> Problem:
+    """One of the stages is two to ten times as dear as the others; there are more environments than cores."""
+    dearest, factor = draw(st.sampled_from(("simulation", "generation", "training"))), draw(st.floats(2.0, 10.0))
+    dear = {name: factor if name == dearest else 1.0 for name in ("simulation", "generation", "training")}
+    devices, cores = draw(st.integers(2, 4)), draw(st.sampled_from((4, 8)))
+    each_s = draw(st.floats(0.005, 0.03))  # of all devices, or of all cores
+    return on_devices(
+        devices,
+        cores=cores,
+        environments=4 * cores,
+        iteration=32 * cores,
+        window=4,
+        simulation=chunks(each_s * cores * dear["simulation"]),
+        generation=straight("gpu", 0.05, each_s * devices / 2 * dear["generation"], host_s=0.001),
+        training=straight("gpu", 0.2, each_s * devices / 2 * dear["training"], host_s=0.001),
+    )
+
+
+@settings(max_examples=8, deadline=None)
+@given(imbalanced())
+def test_no_baseline_is_faster_than_ebrl(problem: Problem) -> None:
+    truth = TrueCosts.of(problem, **NOISE)
+    rates = {name: rate(problem, best(problem, truth, rules), rules, truth) for name, rules in SCHEDULES.items()}
+    assert rates["ebrl"] >= max(rates.values()) / _CHANCE

@@ -163,3 +163,24 @@ def test_nothing_to_generate_on_ends_with_an_error() -> None:
     problem = on_devices(2, cores=16)
     with pytest.raises((RuntimeError, ValueError)):
         Rehearsal(problem, Allocation(batch=8), TrueCosts.of(problem)).run(1)
+
+
+def test_gaps_delay_environments_and_leave_cores_to_others() -> None:
+    """One environment on one core, in turns with its training: 10 ms of work, 5 ms until it hears of its actions."""
+    problem = on_cores(1, environments=1, iteration=8, window=8, training=straight("cpu", 0.0, 0.001))
+    truth = TrueCosts.of(problem, gap_s=0.005)
+    turns = Rehearsal(problem, Allocation(), truth, schedule=SCHEDULES["sync"])
+    assert throughput(turns.run(10)) == pytest.approx(1 / (0.001 + 0.010 + 0.005 + 0.001))
+    overlap = Rehearsal(problem, Allocation(), truth, schedule=SCHEDULES["ebrl"])
+    assert throughput(overlap.run(20)[5:]) == pytest.approx(1 / (0.001 + 0.010 + 0.005), rel=0.04)
+
+
+def test_trajectories_travel_before_they_train() -> None:
+    problem = on_cores(1, environments=1, iteration=8, window=8, training=straight("cpu", 0.0, 0.001))
+    for others_core_s, waited_s in ((0.0, 0.1), (0.005, 0.1), (0.05, 0.1)):  # the work of others is on its way
+        told = attrs.evolve(problem, others_core_s=others_core_s)
+        turns = Rehearsal(told, Allocation(), TrueCosts.of(told, gather_s=0.1), schedule=SCHEDULES["sync"])
+        wall_s = turns.run(1)[0].wall_s
+        assert wall_s >= 8 * 0.012 + waited_s - 1e-9
+        if others_core_s <= 0.005:
+            assert wall_s == pytest.approx(8 * 0.012 + waited_s)

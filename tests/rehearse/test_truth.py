@@ -112,3 +112,17 @@ def test_a_profile_tells_the_truth_in_medians() -> None:
 
 def test_a_profile_may_not_know_when_episodes_end() -> None:
     assert math.isinf(TrueCosts.of_profile(made()).episode)
+
+
+def test_costs_that_were_seen_together_are_means() -> None:
+    varying = point(1, 1, 0.010, p99_s=0.010 * math.exp(2.326 * 0.5))
+    alone = made(stages={**made().stages, "simulation": (varying,)})
+    together = attrs.evolve(alone, together={"simulation": 1.5})
+    medians, means = (TrueCosts.of_profile(told).simulation.tables[CPU].seconds(1, 1) for told in (alone, together))
+    assert medians == pytest.approx(0.010 * math.exp(0.5**2 / 2))
+    assert means == pytest.approx(0.015)
+
+
+def test_a_profile_tells_what_travels() -> None:
+    truth = TrueCosts.of_profile(made(gather_s=0.02, publish_s=0.01))
+    assert (truth.gather_s, truth.publish_s, truth.gap_s) == (0.02, 0.01, 0.0)
