@@ -19,9 +19,8 @@ from ebrl.schedule.dispatcher import StepDispatcher, Urgency
 from ebrl.schedule.fixed_dispatcher import FixedDispatcher
 from ebrl.schedule.quantum import quantum
 from ebrl.schedule.requests import Actor, Requests
+from ebrl.schedule.urgency import tolerance, urgency
 from ebrl.schedule.windows import Window, Windows
-
-_NOTHING = (float("inf"), 0.0)
 
 
 @attrs.define
@@ -36,8 +35,10 @@ class Environment:
     """Control steps that the chunk still has."""
     core: int = 0
     """That it had last."""
+    begun: bool = False
+    """Whether some of the chunk are done."""
     granted: int = 0
-    """Of those, what the environment does with its core."""
+    """Control steps that the environment does with its core."""
     began_s: float = 0.0
     """When the actions of the chunk arrived."""
     episode: float = 0.0
@@ -49,7 +50,7 @@ class Environment:
 
     @property
     def urgency(self) -> Urgency:
-        return _NOTHING if self.window is None else (self.window.batch, -self.left)
+        return urgency(self.window, self.left, begun=self.begun)
 
 
 @attrs.define
@@ -91,7 +92,9 @@ class Rollout:
         """Hears when an environment has done a chunk, and when its actions had arrived."""
         self.counts = Counts()
         self.environments = [Environment() for _ in range(environments)]
-        self.dispatcher = (StepDispatcher if schedule.rebinding else FixedDispatcher)(cores=tuple(range(slots)))
+        places = tuple(range(slots))
+        rebinding = StepDispatcher(cores=places, tolerance=tolerance(steps) if steps > 1 else 1.0)
+        self.dispatcher = rebinding if schedule.rebinding else FixedDispatcher(cores=places)
         self.idle = 0
         """Environments without a window."""
         self._devices = devices
@@ -121,7 +124,7 @@ class Rollout:
         for row in rows:
             environment = self.environments[row]
             environment.work, environment.version, environment.steps = "step", version, self._steps
-            environment.began_s = self._clock.now_s
+            environment.began_s, environment.begun = self._clock.now_s, False
             self.dispatcher.ready(row, urgency=environment.urgency)
         self.flush()
 
@@ -178,7 +181,7 @@ class Rollout:
         self.dispatcher.finished(index, self._clock.now_s - began_s, environment.granted)
         self.on_work(index, environment.work, began_s)
         if environment.work == "step" and environment.granted < environment.steps:
-            environment.steps -= environment.granted
+            environment.steps, environment.begun = environment.steps - environment.granted, True
             self.dispatcher.ready(index, urgency=environment.urgency)
             self.flush()
         elif environment.work == "reset":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import attrs
 
 from ebrl.graph.items import Array, Episode
@@ -11,9 +9,8 @@ from ebrl.runtime.environment import EnvironmentProcess
 from ebrl.runtime.slots import Slots
 from ebrl.runtime.trajectories import TrajectoryRecorder
 from ebrl.schedule.dispatcher import Urgency
+from ebrl.schedule.urgency import urgency
 from ebrl.schedule.windows import Window
-
-_BEGUN = 0.5  # how many chunks more one that was begun counts as owing
 
 
 @attrs.define
@@ -61,9 +58,7 @@ class EnvironmentState:
     def urgency(self) -> Urgency:
         """Older batches first; within a batch whoever has the most left, so that all end together; a chunk that was
         begun before others, while the caches know its environment."""
-        if self.window is None:
-            return math.inf, 0.0
-        return self.window.batch, -self.left - (_BEGUN if self.executed else 0.0)
+        return urgency(self.window, self.left, begun=self.executed > 0)
 
     def begin_episode(self) -> None:
         self.work, self.began_s = "reset", 0.0

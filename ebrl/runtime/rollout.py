@@ -34,12 +34,12 @@ from ebrl.schedule.fixed_dispatcher import FixedDispatcher
 from ebrl.schedule.quantum import quantum
 from ebrl.schedule.recycling import Recycling
 from ebrl.schedule.requests import Actor, Requests
+from ebrl.schedule.urgency import tolerance
 from ebrl.schedule.windows import Windows
 
 __all__ = ["Actor", "Deadlines", "Rollout", "RolloutSettings"]
 
 _TICK_S = 0.5  # how often deadlines are looked at
-_TOLERANCE_STEPS = 8  # that environments may drift apart for the sake of staying on their cores
 
 
 class Rollout:
@@ -62,7 +62,7 @@ class Rollout:
         self.slots: Slots | None = None
         self._bind = settings.bind
         self.dispatcher = (
-            StepDispatcher(cores=settings.cores, tolerance=_TOLERANCE_STEPS / settings.chunk)
+            StepDispatcher(cores=settings.cores, tolerance=tolerance(settings.chunk))
             if settings.rebinding
             else FixedDispatcher(cores=settings.cores)
         )

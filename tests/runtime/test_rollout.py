@@ -123,7 +123,9 @@ def test_a_batch_without_windows_is_complete() -> None:
 def test_lock_step() -> None:
     """With the barrier every request is for all environments, across episodes of different length."""
     simulator = order("counting.Counting", lengths=(2, 3, 4))
-    with Play(simulator, num_envs=3, num_steps=6, settings={"step_barrier": True, "in_order": True}) as play:
+    with Play(
+        simulator, num_envs=3, num_steps=6, settings={"step_barrier": True, "in_order": True, "batch_size": 3}
+    ) as play:
         play.at_rest()
         play.batch()
         assert play.requests == [(0, 1, 2)] * 6
