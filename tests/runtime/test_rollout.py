@@ -134,7 +134,7 @@ def test_lock_step() -> None:
 @pytest.mark.parametrize("rebinding", [True, False])
 def test_groups_take_turns(rebinding: bool) -> None:
     simulator = order("counting.Counting", lengths=(2, 3, 4))
-    settings = {"step_barrier": True, "groups": 2, "rebinding": rebinding, "in_order": True}
+    settings = {"step_barrier": True, "groups": 2, "rebinding": rebinding, "in_order": True, "batch_size": 3}
     with Play(simulator, num_envs=5, num_steps=6, settings=settings) as play:
         play.at_rest()
         play.batch()
@@ -142,7 +142,8 @@ def test_groups_take_turns(rebinding: bool) -> None:
 
 
 def test_without_rebinding_an_environment_keeps_its_core() -> None:
-    with Play(order("counting.Counting"), num_envs=3, settings={"rebinding": False, "bind": True}) as play:
+    settings = {"rebinding": False, "bind": True, "in_order": True}
+    with Play(order("counting.Counting"), num_envs=3, settings=settings) as play:
         play.batch(8)
         allowed = [os.sched_getaffinity(pid) for pid in play.rollout.pids()]
         assert allowed == [{0}, {1}, {0}]
