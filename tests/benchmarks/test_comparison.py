@@ -45,8 +45,8 @@ def found() -> Comparison:
 def test_a_sentence_says_which_mechanism_brings_what_and_what_is_missing(found: Comparison) -> None:
     assert sentence(found) == (
         "robocasa_openpi, GRPO: ebrl reaches 80 chunk-steps/s, 0.80 of its roofline, which the devices hold down "
-        "(generation: busy 90%, transfer 10%): 2.00x async, 4.00x colocated. Its mechanisms bring overlap +60% (without "
-        "it 40% more barrier of cores), allocation +0%."
+        "(generation: busy 90%, transfer 10%): 2.00x async, 4.00x colocated. Its mechanisms bring overlap +60% "
+        "(without it 40% more barrier of cores), allocation +0%."
     )
 
 
