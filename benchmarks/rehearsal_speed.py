@@ -15,8 +15,6 @@ import sys
 import time
 from pathlib import Path
 
-import attrs
-
 sys.path.append(str(Path(__file__).parent / "paper"))
 from configurations import CONFIGURATIONS
 from problems import case
@@ -59,16 +57,9 @@ def main() -> int:
 
 def speed(name: str, *, by_step: bool) -> float:
     """Seconds of virtual time per second of CPU time."""
-    found = case(name, "grpo", horizons=1)
-    bare = attrs.evolve(
-        found.problem,
-        simulation=found.truth.simulation,
-        environments=ENVIRONMENTS,
-        iteration=ENVIRONMENTS * found.problem.window,
-    )
-    problem = found.truth.told(bare)
+    found = case(name, "grpo", horizons=1, environments=ENVIRONMENTS)
     steps = found.profile.chunk if by_step else 1
-    rehearsal = Rehearsal(problem, allocate(problem).allocation, found.truth, steps=steps)
+    rehearsal = Rehearsal(found.problem, allocate(found.problem).allocation, found.truth, steps=steps)
     rehearsal.run(1)
     began_s, since_s = time.process_time(), rehearsal.now_s
     rehearsal.run(2)

@@ -46,17 +46,16 @@ class Latencies:
 
 def latencies(name: str, per_core: float | None) -> Latencies:
     """per_core: environments, if not as many as the configuration has; an iteration is a horizon of each."""
-    found = case(name, "grpo", horizons=1)
-    cores = len(found.problem.core_quotas[SIMULATION])
-    environments = found.problem.environments if per_core is None else round(per_core * cores)
-    problem = attrs.evolve(found.problem, environments=environments, iteration=environments * found.problem.window)
-    problem = found.truth.told(attrs.evolve(problem, simulation=found.truth.simulation))
+    cores = len(case(name, "grpo").problem.core_quotas[SIMULATION])
+    environments = None if per_core is None else round(per_core * cores)
+    found = case(name, "grpo", horizons=1, environments=environments)
+    problem = found.problem
     allocation = allocate(problem).allocation
     rebinding, fixed = (
         _measured(problem, allocation, found.truth, steps=found.profile.chunk, without=without)
         for without in ((), ("rebinding",))
     )
-    return Latencies(name=name, per_core=environments / cores, rebinding=rebinding, fixed=fixed)
+    return Latencies(name=name, per_core=problem.environments / cores, rebinding=rebinding, fixed=fixed)
 
 
 def _measured(

@@ -40,15 +40,24 @@ class Case:
     """With the true costs."""
 
 
-def case(name: str, algorithm: str = "ppo", *, gpus: int = 8, model: str = "H100", horizons: int | None = None) -> Case:
+def case(
+    name: str,
+    algorithm: str = "ppo",
+    *,
+    gpus: int = 8,
+    model: str = "H100",
+    horizons: int | None = None,
+    environments: int | None = None,
+) -> Case:
     """An experiment on `gpus` devices of `model`; KeyError for a configuration, algorithm or model that is not known.
 
     horizons: how often an environment goes through a whole horizon in one iteration, if not as often as calibrated:
-    fewer make a rehearsal shorter, and whatever happens once an iteration dearer.
+    fewer make a rehearsal shorter, and whatever happens once an iteration dearer. environments: if not as many for each
+    device as calibrated.
     """
     configuration, profile = CONFIGURATIONS[name], known(name)
     set_up = configuration.set_ups[algorithm]
-    environments = max(1, round(set_up.environments.value * gpus / PER_NODE.value))
+    environments = environments or max(1, round(set_up.environments.value * gpus / PER_NODE.value))
     nodes, quota = _machines(configuration, gpus, model)
     truth = TrueCosts.of_profile(profile)
     bare = Problem(

@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import attrs
 from policies import GR00T
 from problems import case
 
@@ -79,15 +78,9 @@ def main() -> int:
 def scaled(nodes: int) -> dict[str, Any]:
     """The row of so many nodes."""
     began_s = time.monotonic()
-    found = case("libero_gr00t", "grpo", gpus=GPUS * nodes, horizons=1)
     environments = ENVIRONMENTS * nodes
-    bare = attrs.evolve(
-        found.problem,
-        simulation=found.truth.simulation,
-        environments=environments,
-        iteration=environments * found.problem.window,
-    )
-    problem = found.truth.told(bare)
+    found = case("libero_gr00t", "grpo", gpus=GPUS * nodes, horizons=1, environments=environments)
+    problem = found.problem
     allocation = allocate(problem).allocation
     rehearsal = Rehearsal(problem, allocation, found.truth)
     rehearsal.run(1)
