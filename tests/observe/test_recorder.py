@@ -168,7 +168,15 @@ def test_numbers_that_are_none_are_kept_as_null_and_nobody_complains(
         (True, True),
         (
             Quota(cores=(1,)),
-            {"cores": [1], "bound": False, "threads": 1, "gpus": [], "sm_percent": [], "memory_mib": None},
+            {
+                "cores": [1],
+                "bound": False,
+                "threads": 1,
+                "gpus": [],
+                "gpu_memory_mib": [],
+                "sm_percent": [],
+                "memory_mib": None,
+            },
         ),
         (len, "<built-in function len>"),
     ],

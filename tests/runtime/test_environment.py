@@ -96,7 +96,7 @@ def test_what_a_simulator_starts_inherits_nothing_and_ends_with_it(memory: int, 
     finally:
         process.kill()
     state = subprocess.run(["ps", "-o", "stat=", "-p", notes.read_text()], capture_output=True, text=True).stdout
-    assert state.strip() in ("", "Z")
+    assert state.strip()[:1] in ("", "Z")
 
 
 def test_the_process_leaves_when_nobody_commands_it(memory: int) -> None:
