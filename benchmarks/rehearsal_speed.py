@@ -1,7 +1,7 @@
 """How much faster than real time rehearsals are, for 256 environments on 56 cores and 8 devices.
 
-    python benchmarks/rehearsal_speed.py            about two minutes on 2 cores; keeps its results
-    python benchmarks/rehearsal_speed.py --quick    half a minute, not kept
+    python benchmarks/rehearsal_speed.py            about five minutes; keeps its results
+    python benchmarks/rehearsal_speed.py --quick    under two minutes, not kept
 
 The costs are those of ``profiles/paper``. At chunk resolution an environment keeps its core for a whole chunk; at step
 resolution cores may change hands after every control step. How many of these a second of real time has decides.
