@@ -22,6 +22,7 @@ from replanning_costs import DEARER, EPISODE, NOISE, SHORTER, after, before, mac
 from report import Goal, Report, Spread, ratios, wide_console
 from rich.console import Console
 
+from ebrl.observe.rehearsal_table import allocation_text
 from ebrl.planner.allocate import allocate
 from ebrl.planner.feedback import Decision, FeedbackPlanner
 from ebrl.planner.problem import Allocation, Problem
@@ -109,11 +110,17 @@ def drift(report: Report, console: Console, extent: Extent, *, judged: bool) -> 
     report.table(
         f"After the drift, from step {extent.replanned_by} on",
         ["plan", "chunk-steps/s", "of the best fixed", "allocation (last seed)"],
-        [[name, Spread.of(rates[name]).text(".1f"), against[name].text(".3f"), words(shown[name])] for name in rates],
+        [
+            [name, Spread.of(rates[name]).text(".1f"), against[name].text(".3f"), allocation_text(shown[name])]
+            for name in rates
+        ],
     )
     report.figures["drift"] = {name: Spread.of(values) for name, values in rates.items()}
     report.figures["drift, of the best fixed plan"] = against
-    report.figures["allocations"] = {**{name: words(plan) for name, plan in shown.items()}, "allocator": words(asked)}
+    report.figures["allocations"] = {
+        **{name: allocation_text(plan) for name, plan in shown.items()},
+        "allocator": allocation_text(asked),
+    }
     report.figures["decisions of the last seed"] = [plain(decision) for decision in decisions]
     if judged:
         name = "throughput after replanning over that of the best fixed plan"
@@ -125,7 +132,7 @@ def best_fixed(problem: Problem, costs: TrueCosts, asked: Allocation, extent: Ex
     known: dict[str, float] = {}
 
     def rate(allocation: Allocation) -> float:
-        if (key := words(allocation)) not in known:
+        if (key := allocation_text(allocation)) not in known:
             known[key] = throughput(rehearse(problem, allocation, costs, extent.tried_steps, seed=99)[20:])
         return known[key]
 
@@ -215,7 +222,7 @@ def tell(console: Console, run: str, decisions: Sequence[Decision]) -> None:
         gains = f"predicted {decision.predicted_gain:+.1%}"
         if decision.achieved_gain is not None:
             gains += f", achieved {decision.achieved_gain:+.1%}"
-        to = words(decision.new) if decision.kind in ("replan", "revert") else decision.reason
+        to = allocation_text(decision.new) if decision.kind in ("replan", "revert") else decision.reason
         console.print(f"{run}, step {decision.step}: {decision.kind} ({gains}) {to}", markup=False)
     if not decisions:
         console.print(f"{run}: no decision")
@@ -223,17 +230,7 @@ def tell(console: Console, run: str, decisions: Sequence[Decision]) -> None:
 
 def plain(decision: Decision) -> dict[str, object]:
     numbers = attrs.asdict(decision, filter=lambda field, _: field.name not in ("old", "new", "measured"))
-    return {**numbers, "new": words(decision.new), "gap": decision.measured.gap}
-
-
-def words(allocation: Allocation) -> str:
-    """``batch 16, train 4x100 %, generate 4x100 %``."""
-    return f"batch {allocation.batch}, train {_shares(allocation.training)}, generate {_shares(allocation.generation)}"
-
-
-def _shares(shares: object) -> str:
-    values = sorted(dict(shares).values(), reverse=True)  # type: ignore[call-overload]
-    return " + ".join(f"{values.count(value)}x{value} %" for value in dict.fromkeys(values)) or "CPU"
+    return {**numbers, "new": allocation_text(decision.new), "gap": decision.measured.gap}
 
 
 if __name__ == "__main__":

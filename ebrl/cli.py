@@ -17,8 +17,9 @@ import typer
 
 from ebrl import env_commands, rehearse_command
 from ebrl.errors import EbrlError, Interrupted, UsageError, did_you_mean
-from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared, mechanisms
+from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared
 from ebrl.observe.output import Output
+from ebrl.options import Settings, Target, named_mechanisms
 
 if TYPE_CHECKING:
     from ebrl.graph.model import Graph
@@ -35,11 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Target = Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="Workflow file, and which workflow in it.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the workflow. Can be repeated."),
-]
 PROFILED = ("simulation", "generation", "training")
 Schedule = Annotated[
     str | None, typer.Option(metavar="|".join(SCHEDULES), help="What waits for what: ebrl has no barriers, sync all.")
@@ -161,8 +157,9 @@ def run(
     begins_with, costs = _plan(plan), _profile(profile)
     if begins_with is None and scheduler is None:
         from ebrl.planner.first_plan import first_plan
+        from ebrl.resources.pool import ResourcePool
 
-        pool = _pool(None)
+        pool = ResourcePool.discover()
         costs = _judged(costs, profile, graph, first_plan(graph, pool, schedule or "ebrl", left_out), pool)
     _launch(
         graph,
@@ -211,8 +208,9 @@ def plan(
     from ebrl.observe.records import plain
     from ebrl.planner.explain import explained, planned, profiled_problem
     from ebrl.planner.first_plan import first_plan
+    from ebrl.resources.machine_spec import machine_or_this
 
-    graph, pool, before = _graph(target, settings), _pool(machine), _plan(diff)
+    graph, pool, before = _graph(target, settings), machine_or_this(machine), _plan(diff)
     chosen, found = first_plan(graph, pool, schedule or "ebrl", left_out), _profile(profile)
     if found is not None or machine is None:
         found = _judged(found, profile, graph, chosen, pool)
@@ -402,13 +400,6 @@ def _judged(named: Profile | None, path: Path | None, graph: Graph, plan: Plan, 
     return found
 
 
-def _pool(spec: str | None) -> ResourcePool:
-    from ebrl.resources.machine_spec import machine
-    from ebrl.resources.pool import ResourcePool
-
-    return ResourcePool.discover() if spec is None else machine(spec)
-
-
 def _launch(graph: Graph, **options: Any) -> None:
     from rich.console import Console
 
@@ -430,9 +421,8 @@ def _launch(graph: Graph, **options: Any) -> None:
 
 
 def _left_out(schedule: str | None, without: list[str] | None) -> tuple[str, ...]:
-    """The mechanisms that `without` names, separated by commas or not; UsageError for those that do not exist, and for
-    such a schedule."""
-    names = mechanisms(name.strip() for each in without or () for name in each.split(","))
+    """The mechanisms that `without` names; UsageError for those that do not exist, and for such a schedule."""
+    names = named_mechanisms(without)
     declared(schedule or "ebrl", names)
     return names
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ebrl.errors import EbrlError, UsageError
-from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared, mechanisms
+from ebrl.graph.schedules import MECHANISMS, SCHEDULES, declared
+from ebrl.options import Settings, Target, named_mechanisms
 
 if TYPE_CHECKING:
     from ebrl.graph.model import Graph
@@ -31,14 +32,11 @@ def mount(app: typer.Typer, reported: Callable[[Callable[..., None]], Callable[.
 
 
 def rehearse(
-    target: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="Workflow file, and which workflow in it.")],
+    target: Target,
     profile: Annotated[
         Path, typer.Option(metavar="FILE", help="Costs of the stages; those of another policy or machine will do.")
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the workflow. Can be repeated."),
-    ] = None,
+    settings: Settings = None,
     machine: Annotated[
         str | None,
         typer.Option(metavar="SPEC", help="Rehearse on this machine instead of this one: 8xH100,56c,512GiB."),
@@ -76,9 +74,14 @@ def rehearse(
     from ebrl.planner.profile import read_profile
     from ebrl.rehearse.comparison import trials
     from ebrl.rehearse.truth import TrueCosts
+    from ebrl.resources.machine_spec import machine_or_this
 
     schedules, counts = _schedules(schedule, without), _counts(gpus)
-    graph, costs, pool = load_workflow(target).with_settings(settings or []), read_profile(profile), _pool(machine)
+    graph, costs, pool = (
+        load_workflow(target).with_settings(settings or []),
+        read_profile(profile),
+        machine_or_this(machine),
+    )
     problems = _problems(graph, costs, pool, counts)
     rehearsals, left_out = trials(problems, schedules, named=bool(schedule))
     if out is not None:
@@ -105,7 +108,7 @@ def rehearse(
 
 def _schedules(names: Sequence[str] | None, without: Sequence[str] | None) -> Mapping[str, Schedule]:
     """By title, in the order in which they were named."""
-    left_out = mechanisms(name.strip() for each in without or () for name in each.split(","))
+    left_out = named_mechanisms(without)
     end = f" without {', '.join(left_out)}" if left_out else ""
     return {name + end: declared(name, left_out) for name in names or SCHEDULES}
 
@@ -117,13 +120,6 @@ def _counts(text: str | None) -> tuple[int, ...]:
     if not all(part.isdecimal() and int(part) for part in numbers):
         raise UsageError(f"--gpus is {text!r}", hint="write numbers with commas between them: --gpus 1,2,4,8")
     return tuple(sorted({int(part) for part in numbers}))
-
-
-def _pool(spec: str | None) -> ResourcePool:
-    from ebrl.resources.machine_spec import machine
-    from ebrl.resources.pool import ResourcePool
-
-    return ResourcePool.discover() if spec is None else machine(spec)
 
 
 def _problems(graph: Graph, profile: Profile, pool: ResourcePool, counts: Sequence[int]) -> dict[int, Problem]:

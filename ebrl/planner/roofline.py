@@ -141,18 +141,14 @@ class _Program:
         """All divisions of `count` devices of `model` among those of `stages` that can run there."""
         tables = {stage: table for stage, costs in stages.items() if (table := costs.on(model)) is not None}
         percents = _percents(self._problem)
-        divisions: Row = {}
-        for shares in product((0, *percents), repeat=len(tables)):
-            if 0 < sum(shares) <= 100:
-                divisions[f"{kind} {shares}"] = 1.0
+        every = product((0, *percents), repeat=len(tables))
+        divisions = {shares: f"{kind} {shares}" for shares in every if 0 < sum(shares) <= 100}
         for number, (stage, table) in enumerate(tables.items()):
             for percent in percents:
                 row = self.serve(stage, table, kind, percent)
-                for shares in product((0, *percents), repeat=len(tables)):
-                    if shares[number] == percent and sum(shares) <= 100:
-                        row[f"{kind} {shares}"] = -1.0
+                row |= {name: -1.0 for shares, name in divisions.items() if shares[number] == percent}
                 self._shares.append(row)
-        self.limits.append(Limit("devices", divisions, count))
+        self.limits.append(Limit("devices", dict.fromkeys(divisions.values(), 1.0), count))
 
     def rules(self) -> list[Row]:
         needs = [GENERATION, TRAINING]

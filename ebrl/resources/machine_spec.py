@@ -26,6 +26,11 @@ KNOWN = {
 }
 
 
+def machine_or_this(spec: str | None) -> ResourcePool:
+    """The machine that `spec` names, as `machine` says; this one without."""
+    return ResourcePool.discover() if spec is None else machine(spec)
+
+
 def machine(spec: str) -> ResourcePool:
     """The resources that `spec` names; UsageError, which names the wrong part, for what it cannot be.
 
